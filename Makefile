@@ -13,6 +13,7 @@ SEEDS ?= 5
 FUZZ_SEED ?= $(shell date +%s)
 
 ROUNDS ?= 20
+STEPS ?= 2000
 SEED ?= $(shell date +%s)
 WORKLOAD ?= small
 MINUTES ?= 30
@@ -20,7 +21,7 @@ MINUTES ?= 30
 # Tests that run at the same time, each lane on its own servers; 0 runs them one after the other, which external servers need.
 LANES ?= $(if $(filter external,$(STACK)),0,2)
 
-.PHONY: help demo test test-long fuzz corpus chaos soak check architecture up down psql bench docs lock
+.PHONY: help demo test test-long fuzz fuzz-ddl corpus chaos soak check architecture up down psql bench docs lock
 
 help: ## show this list
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | \
@@ -47,6 +48,10 @@ fuzz: ## compare every function with PostgreSQL for longer, with new random valu
 	@echo "FUZZ_SEED=$(FUZZ_SEED)"
 	@FUZZ_SEED=$(FUZZ_SEED) FUZZ_ROWS=3000 FUZZ_RAISING=6 FUZZ_TIMEOUT=7200 \
 	  $(BIN)/python -m pytest -q tests/applier/functions
+
+fuzz-ddl: ## STEPS random changes of tables, partitions, views, types and rows: each stream table equals PostgreSQL or says why not
+	$(SETUP)
+	@$(BIN)/python -m tests.life.ddl_fuzz --seed $(SEED) --steps $(STEPS)
 
 corpus: ## compare every accepted query of the corpus with PostgreSQL 16 and 18 on SEEDS data sets
 	$(SETUP)

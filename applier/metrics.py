@@ -1,13 +1,18 @@
-"""The metrics of the applier with their help texts, and the condition that its health endpoints report."""
+"""The metrics of the applier with their help texts."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
-ALIVE_WITHIN_S = 600.0
-"""A tick may compute for minutes (a large initial fill); one that takes longer is stuck."""
+LABELLED_TABLES = 500
+"""Most stream tables that have series of their own. Further ones share the label OTHERS."""
+
+OTHERS = "(others)"
 
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -21,37 +26,82 @@ APPLY_SECONDS = Histogram("pg_trickle_apply_seconds", "Time that PostgreSQL writ
 ROWS_IN = Counter("pg_trickle_change_rows_total", "Change rows added to traces")
 ROWS_OUT = Counter("pg_trickle_delta_rows_total", "Net delta rows written", ["stream_table"])
 STREAM_TABLES = Gauge("pg_trickle_stream_tables", "Stream tables in service")
+SCHEMA_EVOLUTIONS = Counter("pg_trickle_schema_evolutions_total", "Changes of sources that stream tables followed")
 SUSPENSIONS = Counter("pg_trickle_suspensions_total", "Stream tables suspended")
 TICK_RETRIES = Counter("pg_trickle_tick_retries_total", "Ticks repeated because a service was not available")
 ARRANGED_BYTES = Gauge("pg_trickle_arranged_bytes", "Bytes of all arrangements, after filters")
 STATES_COMPUTED = Counter("pg_trickle_states_computed_total", "Times the state of a stream table was computed")
 OPEN_LEASES = Gauge("pg_trickle_open_leases", "Leases on deltas that sinks or refreshes still hold")
 CHECKPOINTS = Counter("pg_trickle_checkpoints_total", "Checkpoints of the traces")
+CHECKPOINT_FAILURES = Counter(
+    "pg_trickle_checkpoint_failures_total", "Checkpoints of the traces that failed and are repeated"
+)
 DELTA_DIVERGED = Counter("pg_trickle_delta_diverged_total", "Delta writes that found other rows than expected")
 DELTA_FAILURES = Counter("pg_trickle_delta_failures_total", "Delta writes that failed and are repeated")
+PUBLISHING_FAILURES = Counter(
+    "pg_trickle_publishing_failures_total", "Attempts to publish that failed and are repeated"
+)
 SELF_CHECKS = Counter("pg_trickle_self_checks_total", "Self-checks of stream tables", ["stream_table", "outcome"])
 SELF_CHECK_DIFFERENT = Gauge(
     "pg_trickle_self_check_different", "1 if the last self-check found a difference to the query", ["stream_table"]
 )
 
+CONSUMER_AGE = Gauge("pg_trickle_consumer_beat_age_seconds", "Seconds since the consumer's last beat, -1 if none came")
+READY = Gauge("pg_trickle_ready", "1 while the applier is ready, as /readyz says")
+COMMIT_TO_VISIBLE = Histogram(
+    "pg_trickle_commit_to_visible_seconds",
+    "Time from the first source commit of a refresh to its rows in a sink, by the source's clock",
+    ["stream_table", "sink"],
+    buckets=(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0),
+)
 
-class ApplierCondition:
-    """Alive while the main loop runs, ready after the first tick."""
+
+class StalenessGauge(Collector):
+    """The staleness of each stream table. It is read from the catalog every second and grows until the next time."""
+
+    _TEXT = "How long the oldest source commit that a stream table may lack has been waiting, by the source's clock"
 
     def __init__(self) -> None:
-        self.ready = False
-        self.reason = "no tick has finished yet"
-        self._beat = time.monotonic()
+        self._read: tuple[float, dict[str, float]] = 0.0, {}
+        REGISTRY.register(self)
 
-    def note_ready(self) -> None:
-        """Note that a tick has finished."""
-        self.ready = True
+    def set(self, seconds: Mapping[str, float], now: float) -> None:
+        """Replace all values; `now` is a monotonic clock. Stream tables that are not in them disappear."""
+        stalest = sorted(seconds.items(), key=lambda item: -item[1])[:LABELLED_TABLES]
+        self._read = now, dict(stalest)
 
-    def beat(self) -> None:
-        """Note that the main loop ran once more."""
-        self._beat = time.monotonic()
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Yield the present values."""
+        read_at, seconds = self._read
+        older = time.monotonic() - read_at
+        family = self._family()
+        for name, value in seconds.items():
+            family.add_metric([name], value + older)
+        yield family
 
-    @property
-    def alive(self) -> bool:
-        """Whether the main loop ran within the last ALIVE_WITHIN_S."""
-        return time.monotonic() - self._beat < ALIVE_WITHIN_S
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Yield the metric without values."""
+        yield self._family()
+
+    def _family(self) -> GaugeMetricFamily:
+        return GaugeMetricFamily("pg_trickle_staleness_seconds", self._TEXT, labels=["stream_table"])
+
+
+STALENESS = StalenessGauge()
+
+_labelled: set[str] = set()
+
+
+def name_of(table: str) -> str:
+    """Return the label of a stream table; OTHERS once too many have series of their own."""
+    if table not in _labelled and len(_labelled) >= LABELLED_TABLES:
+        return OTHERS
+    _labelled.add(table)
+    return table
+
+
+def forget(table: str) -> None:
+    """Remove the series of a stream table that was dropped."""
+    _labelled.discard(table)
+    for metric in (ROWS_OUT, SELF_CHECKS, SELF_CHECK_DIFFERENT, COMMIT_TO_VISIBLE):
+        metric.remove_by_labels({"stream_table": table})

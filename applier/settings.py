@@ -12,6 +12,10 @@ from shared_schema.errors import TrickleError
 from shared_schema.settings import LIVE, SharedSettings
 from shared_schema.topics import DEFAULT_PUBLICATION_PREFIX, check_prefix
 
+BATCHES_IN_DRIVER = 32
+"""The driver's heap has room for so many micro-batches. Spark holds one up to five times while it is collected, decoded
+and given back to a query, beside everything else in the heap."""
+
 
 class ApplierSettings(SharedSettings):
     """Settings of `pg-trickle-applier`."""
@@ -38,6 +42,12 @@ class ApplierSettings(SharedSettings):
     )
     max_offsets_per_trigger: int = Field(
         default=50_000, ge=1_000, le=10_000_000, description="most messages read from Kafka in one micro-batch"
+    )
+    max_bytes_per_trigger: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000_000,
+        description="most bytes of messages brought to the driver at once; 0 is a 32nd of spark_driver_memory",
     )
     pipeline_batch_size: int = Field(
         default=4_096,
@@ -133,6 +143,18 @@ class ApplierSettings(SharedSettings):
     part3_max_scan_count: int = Field(
         default=5, ge=2, le=1_000, description="a query that reads more relations than this is reported in the same way"
     )
+    max_plan_nodes: int = Field(
+        default=2_000, ge=10, le=1_000_000, description="a query whose plan has more nodes than this is refused"
+    )
+    max_plan_text: int = Field(
+        default=200_000,
+        ge=10_000,
+        le=8_000_000,
+        description="a query whose delta is a text of more characters than this is refused: Spark plans all of it",
+    )
+    max_planning_s: int = Field(
+        default=30, ge=1, le=3_600, description="a query that takes more seconds than this to plan is refused"
+    )
     sources_elsewhere: bool = Field(
         default=False,
         description="the topics come from another database; the tables here only define columns for queries",
@@ -142,6 +164,17 @@ class ApplierSettings(SharedSettings):
         json_schema_extra=LIVE,
         description="full: sources get REPLICA IDENTITY FULL; keep: sources with a key are not altered, and the applier"
         " completes their old rows from its traces",
+    )
+    block_source_ddl: bool = Field(
+        default=False,
+        json_schema_extra=LIVE,
+        description="refuse DDL on what stream tables read; needs an event trigger, which only a superuser can install",
+    )
+    auto_evolve: bool = Field(
+        default=False,
+        json_schema_extra=LIVE,
+        description="columns that are added to a source reach the stream tables whose query is written with *, and"
+        " replaced views and functions and rewritten rows are followed; a stream table may have its own choice",
     )
     self_check_interval_s: int = Field(
         default=0,
@@ -153,6 +186,16 @@ class ApplierSettings(SharedSettings):
     delta_sink: bool = Field(default=True, description="write every stream table to Delta Lake too")
     publish_sink: bool = Field(default=True, description="publish every stream table's changes to its topic")
     replication_factor: int = Field(default=1, ge=1, le=10, description="replicas of a new publication topic")
+
+    @property
+    def bytes_per_trigger(self) -> int:
+        """Most bytes of messages that are brought to the driver at once."""
+        return self.max_bytes_per_trigger or self.driver_bytes // BATCHES_IN_DRIVER
+
+    @property
+    def driver_bytes(self) -> int:
+        """The heap of the Spark driver in bytes."""
+        return int(self.spark_driver_memory[:-1]) << {"m": 20, "g": 30}[self.spark_driver_memory[-1]]
 
     @field_validator("publication_prefix")
     @classmethod

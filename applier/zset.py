@@ -14,9 +14,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from applier.errors import QueryTooLarge
+
 WEIGHT = "__w"
 LEFT, RIGHT = "l", "r"
 """The names of the two inputs of a join in its text."""
+
+FLOATS = ("float", "double")
+"""The Spark types in which equal values may differ: 0 and -0."""
+MAX_TEXT = 8_000_000
+"""No text is longer, whatever the settings say: each operator may write its inputs several times, so a text that is too
+long must not grow any further."""
 
 Row = tuple[Any, ...]
 
@@ -41,6 +49,13 @@ class ZSet:
 
     sql: str
     columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.sql) > MAX_TEXT:
+            raise QueryTooLarge(
+                f"a query whose delta is a text of more than {MAX_TEXT} characters",
+                hint="create a stream table for a part of it, and read that",
+            )
 
     @classmethod
     def of_view(cls, view: str, width: int) -> ZSet:
@@ -79,11 +94,11 @@ class ZSet:
         renamed = [f"{own} AS {name}" for own, name in zip(self.columns, names, strict=True)]
         return ZSet(f"SELECT {', '.join([*renamed, WEIGHT])} FROM ({self.sql})", names)
 
-    def keep_columns(self, ordinals: Sequence[int]) -> ZSet:
-        """Return some columns; rows that are equal in them become one, with the sum of their weights."""
+    def keep_columns(self, ordinals: Sequence[int], types: Sequence[str]) -> ZSet:
+        """Return some columns, of these Spark types; rows that are the same in them become one, with the sum of their
+        weights."""
         names = [self.columns[i] for i in ordinals]
-        grouping = f" GROUP BY {', '.join(names)}" if names else ""
-        summed = f"SELECT {', '.join([*names, f'sum({WEIGHT}) AS total'])} FROM ({self.sql}){grouping}"
+        summed = sum_same_rows(self.sql, list(zip(names, types, strict=True)), [f"sum({WEIGHT}) AS total"])
         return ZSet.select_from(f"({summed}) WHERE total <> 0", names, "total")
 
     def times(self, other: ZSet, conditions: Sequence[str], broadcast: str | None = None) -> ZSet:
@@ -102,6 +117,30 @@ def plus(*terms: ZSet | None) -> ZSet | None:
     """Return A + B + …; a term that is None is proven empty, and so is a sum of such terms."""
     given = [term for term in terms if term is not None]
     return given[0].plus(*given[1:]) if given else None
+
+
+def is_negative_zero(name: str) -> str:
+    """Return the condition that a float column is -0."""
+    # CAST is evaluated for zeros only.
+    return f"({name} = 0 AND CAST({name} AS string) = '-0.0')"
+
+
+def with_sign_of_zero(name: str, spark: str, condition: str) -> str:
+    """Return a float column with the sign that Spark took from its zeros; `condition` says where it was -0."""
+    return f"if({condition}, CAST('-0.0' AS {spark}), {name}) AS {name}"
+
+
+def sum_same_rows(rows: str, columns: Sequence[tuple[str, str]], sums: Sequence[str]) -> str:
+    """Return one row per distinct row of a SELECT, with sums over those that are the same.
+
+    `columns` are names and Spark types. To Spark -0 and 0 are one key, which it shows as 0; but only rows that are the
+    same to the last bit cancel out, so the sign of a zero is a key of its own.
+    """
+    signs = {name: is_negative_zero(name) for name, spark in columns if spark in FLOATS}
+    keys = [*(name for name, _ in columns), *signs.values()]
+    shown = [with_sign_of_zero(name, spark, signs[name]) if name in signs else name for name, spark in columns]
+    grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return f"SELECT {', '.join([*shown, *sums])} FROM ({rows}){grouping}"
 
 
 def ddl(types: Sequence[str]) -> str:
@@ -123,10 +162,21 @@ def net(rows: pa.Table) -> pa.Table:
     rows = rows.cast(pa.schema([column.with_nullable(True) for column in rows.schema]))
     if not rows.num_rows:
         return rows
+    rows = _with_one_nan(rows)
     names = [name for name in rows.column_names if name != WEIGHT]
     summed = rows.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum")]).select([*names, f"{WEIGHT}_sum"])
     summed = summed.rename_columns([*names, WEIGHT])
     return summed.filter(pc.not_equal(summed[WEIGHT], 0))
+
+
+def _with_one_nan(rows: pa.Table) -> pa.Table:
+    """Return the rows with the same bits for every NaN: some calculations return one with a sign, and Arrow compares
+    bits, as rows should be compared otherwise (0 and -0 look different)."""
+    for place, column in enumerate(rows.schema):
+        if pa.types.is_floating(column.type) and pc.any(is_nan := pc.is_nan(rows[place])).as_py():
+            same = pc.if_else(is_nan, pa.scalar(math.nan, column.type), rows[place])
+            rows = rows.set_column(place, column, same)
+    return rows
 
 
 def copies_of(rows: pa.Table, width: int) -> pa.Table:
@@ -140,5 +190,7 @@ def copies_of(rows: pa.Table, width: int) -> pa.Table:
 
 
 def identity(row: Row) -> Row:
-    """Return the row in a form that equals itself: in PostgreSQL NaN equals NaN, in Python it does not."""
-    return tuple("NaN" if isinstance(value, float) and math.isnan(value) else value for value in row)
+    """Return the row in a form that equals the same row only: to Python NaN is not NaN, and 0 is -0."""
+    return tuple(
+        str(value) if isinstance(value, float) and (not value or math.isnan(value)) else value for value in row
+    )

@@ -37,10 +37,13 @@ def cli() -> None:
 def run(**flags: Any) -> None:
     """Stream until stopped by SIGTERM or SIGINT."""
     from cdc_consumer import pipeline
+    from cdc_consumer.beats import Beats
+    from cdc_consumer.errors import ForeignServer, ServerBehind
     from cdc_consumer.health import Health, health_report
     from cdc_consumer.health_probe import HealthProbe
     from cdc_consumer.metrics import Metrics
     from cdc_consumer.settings_report import SettingsReport
+    from cdc_consumer.wal.log_clock import LogClock
     from shared_schema.status_server import StatusServer
 
     loaded = _with_stored(flags)
@@ -49,15 +52,19 @@ def run(**flags: Any) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     health = Health()
-    metrics = Metrics(health)
+    metrics, clock = Metrics(health), LogClock()
 
     def report() -> dict[str, Any]:
         return {"slot": settings.slot} | health_report(health)
 
     server = StatusServer(settings.metrics_host, settings.metrics_port, metrics.registry, health, report)
-    with server, HealthProbe(settings, health, metrics.slot):
+    with server, HealthProbe(settings, health, metrics.slot), Beats(settings, health, clock) as beats:
         settings_report = SettingsReport(settings.slot, loaded.in_use())
-        pipeline.run_pipeline(settings, stop, health, metrics, settings_report)
+        try:
+            pipeline.run_pipeline(settings, stop, health, metrics, settings_report, clock=clock)
+        except (ForeignServer, ServerBehind) as error:
+            beats.report_loss(error.problem)
+            raise
 
 
 @cli.command()
@@ -80,6 +87,25 @@ def drop_slot(**flags: Any) -> None:
     settings = _settings(flags)
     dropped = drop_progress(settings)
     click.echo(f"slot {settings.slot} {'dropped' if dropped else 'did not exist'}, its progress is erased")
+
+
+@cli.command()
+@_options
+@click.option("--yes", is_flag=True, help="do it; without, only show what would be done and ask")
+@click.option("--restored", is_flag=True, help="the server was restored to an older state, whatever it looks like")
+def resync(yes: bool, restored: bool, **flags: Any) -> None:
+    """Begin again on the same topics after a lost slot, a restored server or a dropped publication."""
+    from cdc_consumer.resync import carry_out, describe_plan, plan_resync
+
+    settings = _settings(flags)
+    plan = plan_resync(settings, restored=restored)
+    click.echo(describe_plan(plan))
+    if not yes:
+        click.confirm("Do that?", abort=True)
+    left = carry_out(settings, plan)
+    click.echo("done" if left else "done: start pg-trickle-cdc")
+    for task in left:
+        click.echo(f"before pg-trickle-cdc is started, {task}")
 
 
 def _settings(flags: dict[str, Any]) -> ConsumerSettings:

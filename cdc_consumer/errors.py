@@ -14,6 +14,7 @@ TrickleError
 │   ├── ServerBehind         the server's log ends before the stored progress
 │   ├── PublicationMissing   a publication was dropped while streaming
 │   ├── ColumnListsDiffer    a table has different column lists in two publications
+│   ├── CaptureOutdated      rows of a captured table changed without being in the log (retryable)
 │   └── CaptureFailed        a table cannot be copied now (retryable)
 ├── MalformedMessage         the stream has bytes that are not a valid pgoutput message
 ├── UnreadableValue          a column's text is not a valid value of its type
@@ -21,6 +22,7 @@ TrickleError
     ├── BrokerUnavailable    no broker answers (retryable)
     ├── Fenced               another instance writes for this slot (retryable, as its standby)
     ├── OversizeMessage      a change row is larger than the broker accepts
+    ├── ForeignTopics        the topics are written by another slot
     ├── RegistryUnavailable  the schema registry does not answer (retryable)
     ├── SchemaRefused        the schema registry rejects a schema version
     └── PublishFailed        a Kafka transaction failed
@@ -91,6 +93,16 @@ class ColumnListsDiffer(SourceError):
     """A table has different column lists in two publications, which one stream cannot carry."""
 
 
+class PublishedViaRoot(SourceError):
+    """A publication publishes the changes of leaf partitions as those of their root."""
+
+
+class CaptureOutdated(SourceError):
+    """Rows of a captured table changed without being in the log: the next session copies it again."""
+
+    retryable = True
+
+
 class CaptureFailed(SourceError):
     """A table cannot be copied at the moment."""
 
@@ -129,7 +141,15 @@ class Fenced(TopicError):
 
 
 class OversizeMessage(TopicError):
-    """A change row is larger than the producer or the broker accepts."""
+    """A change row is larger than the producer or the broker accepts; `topic` is where it should go, if known."""
+
+    def __init__(self, problem: str, *, hint: str = "", topic: str | None = None) -> None:
+        super().__init__(problem, hint=hint)
+        self.topic = topic
+
+
+class ForeignTopics(TopicError):
+    """The topics with the configured prefix are written by another slot."""
 
 
 class RegistryUnavailable(TopicError):

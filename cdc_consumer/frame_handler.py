@@ -26,6 +26,7 @@ from cdc_consumer.rows import TransactionRows
 from cdc_consumer.sinks.sink import Sink
 from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.transaction_batcher import TransactionBatcher
+from cdc_consumer.tree_news import NewsReader
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frames import Keepalive, XLogData, decode_frame, has_kind
 from cdc_consumer.wal.frontier import Frontier
@@ -35,7 +36,8 @@ from shared_schema.control import LogMessage
 from shared_schema.lsn import Lsn
 
 MESSAGE_PREFIX = "pg_trickle"
-"""Prefix of this project's own logical messages: wake-ups, and `capture…` after tables were added to a publication."""
+"""Prefix of this project's own logical messages: wake-ups, `capture…` after tables were added to a publication, and
+signed messages about DDL."""
 
 ROW_KINDS = b"IUD"
 
@@ -54,6 +56,7 @@ class FrameHandler:
         captures: Captures,
         initial_copy: InitialCopy,
         feedback: Feedback,
+        news: NewsReader,
         metrics: Metrics,
     ) -> None:
         self._frontier = frontier
@@ -66,6 +69,7 @@ class FrameHandler:
         self._captures = captures
         self._initial_copy = initial_copy
         self._feedback = feedback
+        self._news = news
         self._metrics = metrics
 
     def handle_frames(self, frames: list[bytes]) -> None:
@@ -161,5 +165,13 @@ class FrameHandler:
             self._batch.add_message(time.monotonic())
         if message.prefix == MESSAGE_PREFIX:
             self._batch.request_publication()
+            if self._rows.transaction is not None and message.transactional:
+                self._follow_leaves(message.content, self._rows.transaction.begin.xid)
             if message.content.startswith(b"capture"):
                 self._captures.request()
+
+    def _follow_leaves(self, content: bytes, xid: int) -> None:
+        """Follow the leaf partitions of partitioned tables, if the message is about them."""
+        news = self._news.read(content, xid)
+        if news is not None and news.roots:
+            self._rows.follow_leaves(news)

@@ -10,7 +10,15 @@ import time
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from shared_schema.beats import SILENT_AFTER_S, silence
 from shared_schema.lsn import Lsn
+
+BROKER_SILENT_AFTER_S = 3.0
+"""A broker that confirms no beat for this long does not work. Shorter than SILENT_AFTER_S: others learn it from the
+next beat in the database."""
+
+STUCK_AFTER_S = 10.0
+"""The consumer is not ready if the main loop has not run for this long: nothing moves."""
 
 ALIVE_WITHIN_S = 30.0
 """The loop runs many times a second; if it has not run for this long, it is stuck."""
@@ -86,6 +94,14 @@ class Health:
         self.last_error: tuple[float, str] | None = None
         """When a session last failed, and why."""
         self._beat = time.monotonic()
+        self._source_at: float | None = None
+        """When the server answered a beat; None before the first."""
+        self._offset_s: float | None = None
+        """The source's clock minus the monotonic clock."""
+        self._broker_at: float | None = None
+        """When the broker confirmed a beat; None before the first."""
+        self._applier_at: float | None = None
+        """When the applier beat last; None if this process never heard it: it need not exist."""
 
     def enter(self, state: SessionState) -> None:
         """Record what the session does from now on."""
@@ -102,6 +118,29 @@ class Health:
     def record_probe(self, source_problem: str | None, sink_problem: str | None) -> None:
         """Record why source and sink did not answer; None for one that did."""
         self.source_problem, self.sink_problem = source_problem, sink_problem
+
+    def hear_source(self, at: float, clock_us: int) -> None:
+        """Record that the server answered a beat at this time of the monotonic clock, and its own clock then."""
+        self._source_at, self._offset_s = at, clock_us / 1_000_000 - at
+
+    @property
+    def source_now_s(self) -> float:
+        """The source's clock at present, in seconds since 1970; this machine's before it was read."""
+        return time.time() if self._offset_s is None else self._offset_s + time.monotonic()
+
+    def hear_broker(self, at: float | None) -> None:
+        """Record when the broker confirmed a beat; None while this instance sends none."""
+        self._broker_at = at
+
+    def hear_applier(self, beat_at: float, now: float) -> None:
+        """Record when the applier beat; what was silent before this process started was never heard."""
+        if self._applier_at is not None or now - beat_at < SILENT_AFTER_S:
+            self._applier_at = beat_at
+
+    def age_of(self, what: str) -> float:
+        """Return the seconds since the last sign of life of `source`, `broker` or `applier`; -1 if there was none."""
+        at = {"source": self._source_at, "broker": self._broker_at, "applier": self._applier_at}[what]
+        return -1.0 if at is None else max(0.0, time.monotonic() - at)
 
     def beat(self) -> None:
         """Record that the loop is running."""
@@ -136,9 +175,28 @@ class Health:
                 return f"restarting the session: {problem}"
             case Streaming():
                 late = "the consumer falls behind the server" if self.is_behind else ""
-                return self.source_problem or self.sink_problem or late
+                return self.problem or late or self.applier_problem
             case other:
                 assert_never(other)
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is published, as far as the consumer itself can see; empty while it streams or copies."""
+        if isinstance(self.session, Restarting):
+            return f"restarting the session: {self.session.problem}"
+        now = time.monotonic()
+        return (
+            self.source_problem
+            or self.sink_problem
+            or silence("PostgreSQL has not answered", self._source_at, now)
+            or silence("no Kafka broker has confirmed a beat", self._broker_at, now, BROKER_SILENT_AFTER_S)
+            or silence("the main loop has not run", self._beat, now, STUCK_AFTER_S)
+        )
+
+    @property
+    def applier_problem(self) -> str:
+        """Whether the applier is silent, in words; empty if it is not or was never heard."""
+        return silence("pg-trickle-applier has not been heard of", self._applier_at, time.monotonic())
 
 
 def health_report(health: Health) -> dict[str, Any]:

@@ -1,17 +1,20 @@
-"""Copies newly captured tables into the sink: their rows at one consistent point L, then every later change.
+"""Copies newly captured tables into the sink: their rows at one point L, then every later change.
 
-A table that no reader has seen yet is copied while the stream continues. Its copied rows are stamped before L, so the
-frontier waits below L until the last of them is written. Meanwhile changes of other tables are published, and the
-server gets acknowledgements for them. Changes of the table itself wait in a spool and are written after the copy, so
-that its topic has them in order. After a crash the table is copied again at a later point: that snapshot contains
-everything that was in the spool.
+A table is copied while the stream continues. From before its export begins, its changes are kept in a spool on local
+disk, because nobody knows yet at which point the export will be. Its copied rows are stamped before L, so the frontier
+waits below L until the last of them is written. Meanwhile changes of other tables are published, and the server gets
+acknowledgements for them. Changes of the table itself are written after the copy, so that its topic has them in order.
+After a crash the table is copied again at a later point: that snapshot contains everything that was in the spool.
 
-If readers already know one of the tables, or if the slot is new while the topics are old, the stream stops during the
-copy: readers must not see half a copy.
+If readers already know the table, its changes are also written to its topic as before, until L. Rows of half a copy are
+on its topic after a crash: then the frontier stays below them until the table is copied again, so nobody counts them.
+
+If the slot is new while the topics are old, the stream stops during the copy: no frontier may be published before.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 
 from cdc_consumer.metrics import Metrics
@@ -20,13 +23,18 @@ from cdc_consumer.ring.spool import Spool
 from cdc_consumer.routes import Routes
 from cdc_consumer.schema_versions import SchemaVersions
 from cdc_consumer.settings import ConsumerSettings
-from cdc_consumer.snapshot.captures import CapturedTables, Captures
-from cdc_consumer.snapshot.export import Export
-from cdc_consumer.snapshot.load import Loader, TableCopy
+from cdc_consumer.snapshot.captured_tables import CapturedTables
+from cdc_consumer.snapshot.captures import Captures
+from cdc_consumer.snapshot.export import Export, TableExport
+from cdc_consumer.snapshot.load import Loader, TableCopy, new_capture
+from cdc_consumer.snapshot.watch import is_new
 from cdc_consumer.transaction_batcher import TransactionBatcher
+from cdc_consumer.wal.catalog import PublishedTable
 from cdc_consumer.wal.frontier import Frontier
-from shared_schema.lsn import Lsn
+from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.progress import Capture
+
+log = logging.getLogger(__name__)
 
 STEP_S = 0.02
 """How long one step copies before the loop returns to the stream."""
@@ -79,6 +87,44 @@ class InitialCopy:
             return False
         return self._spooled_bytes() > self._settings.ring_spill_max_mb << 20
 
+    def keep_changes(self) -> None:
+        """Keep the changes of tables that are about to be exported, and let go of those that will not be."""
+        if (wanted := self._captures.wanted) is not None:
+            self._release_spools()
+            for table in wanted.tables:
+                spool = Spool(wanted.position, Segments(self._settings.ring_spill_folder or None))
+                self._spools[table.relid] = spool
+                if table.partitioned and not table.only:
+                    self._tables.prepare_copy(self._preliminary(table, wanted.position))
+                for relid in kept_relations(table):
+                    self._routes.repeat_rows(relid, spool)
+            self._captures.confirm_kept()
+        elif self._captures.export is not None or not self._spools:
+            return
+        elif not self._captures.is_preparing:
+            self._release_spools()
+        elif self._spooled_bytes() > self._settings.ring_spill_max_mb << 20:
+            # A long transaction delays the export. When it has ended, the snapshot contains all these changes.
+            for spool in self._spools.values():
+                spool.forget()
+
+    def stop_refused(self) -> None:
+        """Tell the readers of tables that cannot be captured; their rows are dropped."""
+        refused = [(t, reason) for t, reason in self._captures.refused if is_new(t, self._tables.settled)]
+        if not refused or not self._batcher.has_frontier or self._frontier.open_commit is not None or self.is_active:
+            return
+        at, slot = self._frontier.published, self._settings.slot
+        captures = tuple(
+            Capture(slot, table.table, table.relid, at, 0, table.membership, stopped=reason)
+            for table, reason in refused
+        )
+        self._batcher.publish(captures)
+        for capture in captures:
+            log.error("table is not captured", extra={"table": str(capture.table), "reason": capture.stopped})
+            self._tables.add(capture)
+        self._routes.forget()
+        self._captures.finish_refusals()
+
     def begin_if_reached(self) -> None:
         """Begin the copy that waits if the stream has arrived at its point."""
         export = self._captures.export
@@ -100,19 +146,37 @@ class InitialCopy:
         """Start copying. Everything before the export's point was received, and nothing after it."""
         if self.is_active:
             return
+        relids = [table.schema.relid for table in export.tables]
+        if any(
+            self._spools[relid].forgotten >= export.snapshot_at
+            # The leaf partitions have changed since the snapshot.
+            or self._tables.last_news.get(relid, ORIGIN) >= export.snapshot_at
+            for relid in relids
+        ):
+            self._release_spools()
+            self._captures.discard_export()
+            return
         self._batcher.publish_received()
         self._metrics.copying.set(len(export.tables))
-        known = any(table.again for table in export.tables)
-        if known or self._is_new_slot or not self._batcher.has_frontier:
+        for relid in relids:
+            self._spools[relid].begin_at(export.snapshot_at)
+        for table in export.tables:
+            if table.published.partitioned and not table.published.only:
+                self._tables.begin_copy(new_capture(self._settings.slot, export, table))
+        if self._is_new_slot or not self._batcher.has_frontier:
             self._copy_at_once(export)
             return
         for table in export.tables:
-            relid = table.schema.relid
-            self._spools[relid] = Spool(export.stamp, Segments(self._settings.ring_spill_folder or None))
-            self._routes.redirect_rows(relid, self._spools[relid])
+            for relid in kept_relations(table.published):
+                self._routes.redirect_rows(relid, self._spools[table.schema.relid])
             self._schema_versions.record_version(table.schema)
         self._not_copied = list(range(len(export.tables)))
-        self._copy = self._loader.begin(export, export.tables[0])
+        self._begin_copy(export)
+
+    def _begin_copy(self, export: Export) -> None:
+        """Start to copy the next table. From now on readers that know the table have a part of its new rows."""
+        self._captures.note_copies([export.tables[i] for i in self._not_copied])
+        self._copy = self._loader.begin(export, export.tables[self._not_copied[0]])
 
     def run_step(self, *, idle: bool) -> None:
         """Copy for STEP_S; `idle` means that the stream had no frames."""
@@ -140,27 +204,44 @@ class InitialCopy:
     def _spooled_bytes(self) -> int:
         return sum(spool.size for spool in self._spools.values())
 
+    def _release_spools(self) -> None:
+        for spool in self._spools.values():
+            self._routes.restore_routes(spool)
+            spool.close()
+        self._spools.clear()
+        self._tables.cancel_copies()
+
     def _finish(self, export: Export, copy: TableCopy) -> None:
         """Write the spooled changes behind the copy and publish the capture; later changes take the ordinary route."""
-        relid = export.tables[self._not_copied.pop(0)].schema.relid
-        spool = self._spools.pop(relid)
-        for rows in spool.drain():
-            copy.row_writer.write_all(rows)
+        table = export.tables[self._not_copied.pop(0)]
+        spool = self._spools.pop(table.schema.relid)
+        copy.append(spool)
         spool.close()
-        capture = copy.capture()
+        capture = self._tables.add(self._merge(table, copy.capture()))
         copy.close()
         self._copy = None
+        self._captures.note_copies([export.tables[i] for i in self._not_copied])
         if not self._not_copied:
             self._captures.lift_limit()
         self._batcher.publish((capture,))
-        self._tables.add(capture)
-        self._routes.restore_route(relid)
+        self._routes.restore_routes(spool)
         self._metrics.copying.set(len(self._not_copied))
         self._metrics.spool_bytes.set(self._spooled_bytes())
         if self._not_copied:
-            self._copy = self._loader.begin(export, export.tables[self._not_copied[0]])
+            self._begin_copy(export)
         else:
             self._captures.finish_export()
+
+    def _merge(self, table: TableExport, copied: Capture) -> Capture:
+        """Return the record to publish: leaf partitions that were copied alone join the record of their table."""
+        if not table.published.only:
+            return copied
+        return self._tables.with_copied(copied, table.published.only)
+
+    def _preliminary(self, table: PublishedTable, position: Lsn) -> Capture:
+        leaves = dict.fromkeys(table.leaves, position)
+        slot = self._settings.slot
+        return Capture(slot, table.table, table.relid, position, 0, leaves=leaves, joined=table.joined)
 
     def _copy_at_once(self, export: Export) -> None:
         """Copy all tables while the stream is stopped; publish each table's capture together with its last rows.
@@ -171,7 +252,8 @@ class InitialCopy:
         """
         captures: list[Capture] = []
         for table in export.tables:
-            captures.append(self._loader.load(export, table))
+            copied = self._loader.load(export, table, self._spools[table.schema.relid])
+            captures.append(self._tables.add(self._merge(table, copied)))
             self._schema_versions.record_version(table.schema)
             last = len(captures) == len(export.tables)
             if last:
@@ -182,7 +264,11 @@ class InitialCopy:
                 self._batcher.commit_copied(captures[-1])
         self._is_new_slot = False
         self._metrics.copying.set(0)
-        for capture in captures:
-            self._tables.add(capture)
+        self._release_spools()
         self._captures.finish_export()
         self._routes.forget()
+
+
+def kept_relations(table: PublishedTable) -> tuple[int, ...]:
+    """Return the relations whose changes are kept while the table is copied: all of it, or some leaf partitions."""
+    return table.only or (table.relid,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -18,6 +18,7 @@ class Metrics:
 
     def __init__(self, health: Health) -> None:
         self.registry = CollectorRegistry()
+        self._health = health
         name, registry = "pg_trickle_cdc", self.registry
         self._rows = Counter(f"{name}_rows", "Change rows produced", ["table", "op"], registry=registry)
         self._children: dict[tuple[TableId, Op], Counter] = {}
@@ -85,6 +86,13 @@ class Metrics:
             ("behind", "1 while the consumer falls behind the server", lambda: health.is_behind),
         ):
             Gauge(f"{name}_{gauge}", text, registry=registry).set_function(is_true)
+        for what, text in (
+            ("source", "Seconds since the server answered a beat, -1 before the first"),
+            ("broker", "Seconds since the broker confirmed a beat, -1 before the first"),
+            ("applier", "Seconds since the applier's last beat, -1 if none was seen"),
+        ):
+            age = Gauge(f"{name}_{what}_beat_age_seconds", text, registry=registry)
+            age.set_function(partial(health.age_of, what))
         self.last_message = Gauge(
             f"{name}_last_message_timestamp_seconds", "Time of the last message from the server", registry=registry
         )
@@ -122,7 +130,7 @@ class Metrics:
         self._lag_bytes.set(max(0, server.value - acknowledged.value))
         commits, oldest_us = self._unpublished
         self._unacknowledged.set(commits)
-        self._lag_seconds.set(max(0.0, time.time() - oldest_us / 1_000_000) if commits else 0.0)
+        self._lag_seconds.set(max(0.0, self._health.source_now_s - oldest_us / 1_000_000) if commits else 0.0)
         self._received.set(received.value)
         self._published.set(published.value)
         self._acknowledged.set(acknowledged.value)

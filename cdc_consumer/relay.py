@@ -9,6 +9,7 @@ import time
 from cdc_consumer.frame_handler import FrameHandler
 from cdc_consumer.health import Health, Streaming
 from cdc_consumer.initial_copy import InitialCopy
+from cdc_consumer.leaf_check import LeafCheck
 from cdc_consumer.ring.hot_sources import HotSources
 from cdc_consumer.ring.receiver import Receiver
 from cdc_consumer.rows import TransactionRows
@@ -38,6 +39,7 @@ class Relay:
         rows: TransactionRows,
         captures: Captures,
         initial_copy: InitialCopy,
+        leaf_check: LeafCheck,
         batcher: TransactionBatcher,
         sink: Sink,
         feedback: Feedback,
@@ -51,6 +53,7 @@ class Relay:
         self._rows = rows
         self._captures = captures
         self._initial_copy = initial_copy
+        self._leaf_check = leaf_check
         self._batcher = batcher
         self._sink = sink
         self._feedback = feedback
@@ -62,6 +65,7 @@ class Relay:
         self._write_rows(frames)
         self._copy_tables(idle=not frames)
         self._batcher.publish_if_due()
+        self._batcher.note_complete()
         self._note_streaming()
         self._feedback.send_if_due()
 
@@ -90,6 +94,9 @@ class Relay:
 
     def _copy_tables(self, *, idle: bool) -> None:
         self._captures.check()
+        self._leaf_check.follow()
+        self._initial_copy.keep_changes()
+        self._initial_copy.stop_refused()
         self._initial_copy.begin_if_reached()
         self._initial_copy.run_step(idle=idle)
 

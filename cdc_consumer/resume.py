@@ -11,12 +11,27 @@ import threading
 import time
 from dataclasses import dataclass, replace
 
-from cdc_consumer.errors import SlotActive, SourceError, StandbyTimeout, StopRequested
+from cdc_consumer.errors import (
+    ForeignTopics,
+    SlotActive,
+    SourceError,
+    StandbyTimeout,
+    StopRequested,
+)
 from cdc_consumer.health import Health, LoadingTables, StandingBy
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.open_sink import is_state_in_doubt, read_state
 from cdc_consumer.sinks.sink import StoredState
-from cdc_consumer.wal.catalog import Connection, create_publication, missing_publications
+from cdc_consumer.wal.catalog import (
+    OWN_PUBLICATION,
+    Connection,
+    create_publication,
+    missing_publications,
+    partitioned_tables,
+    publications_via_root,
+    published_tables,
+    published_via_root,
+)
 from cdc_consumer.wal.session import ReplicationSession, ServerIdentity
 from cdc_consumer.wal.slot import (
     SlotState,
@@ -26,9 +41,11 @@ from cdc_consumer.wal.slot import (
     check_wal_level,
     inspect_slot,
 )
+from cdc_consumer.wal.table_facts import compare_tables
 from shared_schema.errors import SettingsError
 from shared_schema.lsn import Lsn
 from shared_schema.progress import CommitPart, Progress
+from shared_schema.table_schema import TableId
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +67,58 @@ class StartingPoint:
     """The position from which the server sends."""
 
 
+def check_topics(state: StoredState, settings: ConsumerSettings) -> None:
+    """Raise an error if another slot publishes its progress on the same topics: its frontiers mean other positions."""
+    if state.other_slot is not None:
+        raise ForeignTopics(
+            f"the topics with prefix {settings.topic_prefix} are written by slot {state.other_slot}, and this is slot "
+            f"{settings.slot}",
+            hint="give each slot its own PG_TRICKLE_TOPIC_PREFIX; if that slot is retired, run `pg-trickle-cdc "
+            f"drop-slot` with PG_TRICKLE_SLOT={state.other_slot} first",
+        )
+
+
 def ensure_publications(catalog: Connection, publications: tuple[str, ...]) -> None:
-    """Create the missing publications, without tables."""
+    """Create the missing publications, without tables.
+
+    Raises PublishedViaRoot if a publication that is not ours publishes a partitioned table via its root: DETACH,
+    ATTACH, DROP and TRUNCATE of a single partition would be lost.
+    """
     for name in missing_publications(catalog, publications):
         create_publication(catalog, name)
         log.info("publication created", extra={"publication": name})
+    for name in publications_via_root(catalog, publications):
+        tables = [str(t.table) for t in published_tables(catalog, (name,)) if t.via_root]
+        if tables and name != OWN_PUBLICATION:
+            raise published_via_root(name, tables)
+
+
+def find_unrecorded(catalog: Connection, state: StoredState) -> list[TableId]:
+    """Return partitioned tables whose leaf partitions are not recorded, because an older version captured them.
+
+    They must be copied again before the frontier may advance.
+    """
+    relids = [capture.relid for capture in state.captures.values() if capture.leaves is None]
+    found = partitioned_tables(catalog, relids) if relids else set()
+    unrecorded = sorted(table for table, capture in state.captures.items() if capture.relid in found)
+    for table in unrecorded:
+        log.warning(
+            "partitioned table is copied again, because the partitions of its rows are not recorded",
+            extra={"table": str(table)},
+        )
+    return unrecorded
+
+
+def find_outdated(catalog: Connection, settings: ConsumerSettings, state: StoredState) -> list[TableId]:
+    """Return captured tables whose rows changed without being in the log, and that nobody else compares.
+
+    They must be copied again before the frontier may advance.
+    """
+    by_relid = {capture.relid: capture for capture in state.captures.values() if capture.facts}
+    _, outdated = compare_tables(catalog, settings.publications, by_relid)
+    for table, problem in outdated.items():
+        log.warning("table is copied again", extra={"table": str(table), "seen": problem})
+    return list(outdated)
 
 
 def acquire_slot(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Relation
 from cdc_consumer.pgoutput.relations import Relations
 from cdc_consumer.ring.spool import Spool
-from cdc_consumer.sinks.sink import RowWriter, Sink
-from cdc_consumer.snapshot.captures import CapturedTables
+from cdc_consumer.schema_versions import SchemaVersions
+from cdc_consumer.sinks.sink import RowWriter, Sink, Write
+from cdc_consumer.snapshot.captured_tables import CapturedTables, LeafGone, LeafOf
 from shared_schema.lsn import Lsn
-from shared_schema.table_schema import TableId
+from shared_schema.progress import Capture
+from shared_schema.table_schema import TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,27 +24,51 @@ class Route:
     row_writer: RowWriter
     reader: TableReader
     since: Lsn
+    spool: Spool | None = None
+    """Where the rows go too, or instead, while the relation is copied."""
 
 
 class Routes:
-    """Builds and caches the routes of the relations in the stream."""
+    """Builds and caches the routes of the relations in the stream.
 
-    def __init__(self, relations: Relations, tables: CapturedTables, sink: Sink) -> None:
+    Rows of a leaf partition go to the topic of its root. `ancestors` returns the tables of which a relation is a
+    partition now. It is asked for relations that nobody knows: a leaf may join without a message about it.
+    """
+
+    def __init__(
+        self,
+        relations: Relations,
+        tables: CapturedTables,
+        sink: Sink,
+        schema_versions: SchemaVersions,
+        ancestors: Callable[[int], Collection[int]],
+    ) -> None:
         self._relations = relations
         self._tables = tables
         self._sink = sink
+        self._schema_versions = schema_versions
+        self._ancestors = ancestors
         self._routes: dict[int, Route | None] = {}
         self._aside: dict[int, Spool] = {}
+        self._beside: dict[int, Spool] = {}
 
     def redirect_rows(self, relid: int, spool: Spool) -> None:
         """Write the relation's changes into the spool while the relation is copied."""
         self._aside[relid] = spool
-        self._routes.pop(relid, None)
+        self._beside.pop(relid, None)
+        self.forget()
 
-    def restore_route(self, relid: int) -> None:
-        """Write the relation's changes to the sink again: its copy is finished or cancelled."""
-        self._aside.pop(relid, None)
-        self._routes.pop(relid, None)
+    def repeat_rows(self, relid: int, spool: Spool) -> None:
+        """Write the relation's changes into the spool while its copy is prepared, and to the sink if it is captured."""
+        self._beside[relid] = spool
+        self.forget()
+
+    def restore_routes(self, spool: Spool) -> None:
+        """Write the changes in the spool to the sink again from now on: the copy is finished or cancelled."""
+        for spools in (self._aside, self._beside):
+            for relid in [relid for relid, used in spools.items() if used is spool]:
+                del spools[relid]
+        self.forget()
 
     def describe(self, relation: Relation) -> None:
         """Take over a Relation message of the stream."""
@@ -55,17 +82,82 @@ class Routes:
     def find(self, relid: int, commit_lsn: Lsn) -> Route | None:
         """Return the route for the rows of a commit; None if they are not written."""
         if relid not in self._routes:
-            self._routes[relid] = self._build(relid)
+            self._routes[relid] = self._build(relid, commit_lsn)
         route = self._routes[relid]
-        return route if route is not None and commit_lsn >= route.since else None
+        if route is None or commit_lsn < route.since:
+            return None
+        if route.spool is not None:
+            route.spool.begin_commit(commit_lsn)
+        return route
 
-    def _build(self, relid: int) -> Route | None:
-        relation, spool = self._relations.relation(relid), self._aside.get(relid)
-        since = self._tables.since(relid, TableId(relation.schema, relation.name)) if spool is None else spool.since
+    def leaf_writer(self, gone: LeafGone, commit_lsn: Lsn) -> tuple[RowWriter, TableSchema]:
+        """Return the writer for the T row of a leaf partition that left, and the schema of its root.
+
+        It is not kept aside while only the leaf is copied: it is stamped after all copied rows.
+        """
+        root = gone.root
+        schema = self._schema_versions.find(root.relid)
+        if schema is None:
+            raise AssertionError(f"{root.table} was captured without a schema")
+        spool = self._aside.get(root.relid)
+        writer = self._sink.row_writer(schema)
+        if spool is None:
+            return writer, schema
+        spool.begin_commit(commit_lsn)
+        return writer.redirect(spool.write), schema
+
+    def _build(self, relid: int, commit_lsn: Lsn) -> Route | None:
+        relation = self._relations.relation(relid)
+        leaf = self._tables.find_leaf(relid)
+        capture = None if leaf is not None else self._tables.find(relid)
+        captured_since = None if capture is None else capture.snapshot_lsn
+        if leaf is None and captured_since is None and relid not in self._beside and relid not in self._aside:
+            leaf = self._find_unknown(relid, commit_lsn)
+        elif leaf is None and (root := self._tables.find_root((relid,))) is not None:
+            # It was published via its root for some time. A copy that has begun contains such rows.
+            if self._tables.captures.get(root.table) is root:
+                self._tables.lose_leaves(root, commit_lsn)
+            return None
+        # A leaf that is awaited does not share the spool of its root: the copy of the root does not contain it.
+        key = leaf.root.relid if leaf is not None and leaf.since is not None else relid
+        if leaf is not None and not leaf.is_copying:
+            captured_since = leaf.since
+        beside = self._beside.get(relid) or self._beside.get(key)
+        aside = self._aside.get(relid) or self._aside.get(key) or (beside if captured_since is None else None)
+        since = captured_since if aside is None else aside.since
         if since is None:
             return None
-        schema = self._relations.schema(relid)
-        row_writer = self._sink.row_writer(schema)
-        return Route(
-            row_writer if spool is None else row_writer.redirect(spool.write), TableReader(relation, schema), since
-        )
+        schema = self._relations.schema(relid) if leaf is None else self._root_schema(relid, leaf.root)
+        if aside is not None:
+            row_writer = self._sink.row_writer(schema).redirect(aside.write)
+            return Route(row_writer, TableReader(relation, schema), since, aside)
+        # The topic is that of the capture, also while the relation has another name.
+        written = schema if capture is None else replace(schema, table=capture.table)
+        row_writer, reader = self._sink.row_writer(written), TableReader(relation, written)
+        if beside is None:
+            return Route(row_writer, reader, since)
+        # Its copy is prepared under the present name.
+        spooled: Write = beside.write
+        if written != schema:
+            spooled = row_writer.write_as(self._sink.row_writer(schema), spooled)
+        return Route(row_writer.redirect(_both(row_writer.write, spooled)), reader, since, beside)
+
+    def _find_unknown(self, relid: int, commit_lsn: Lsn) -> LeafOf | None:
+        """Return the root of a leaf partition of which no message told; the leaf is awaited from now on."""
+        root = self._tables.find_root(self._ancestors(relid))
+        if root is None or root.relid == relid:
+            return None
+        self._tables.await_leaf(root, relid, commit_lsn)
+        return self._tables.find_leaf(relid)
+
+    def _root_schema(self, leaf: int, root: Capture) -> TableSchema:
+        previous = self._schema_versions.find(root.relid)
+        return self._relations.root_schema(leaf, root.table, root.relid, previous)
+
+
+def _both(first: Write, second: Write) -> Write:
+    def write(key: bytes | None, value: bytes) -> None:
+        first(key, value)
+        second(key, value)
+
+    return write

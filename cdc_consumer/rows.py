@@ -16,6 +16,8 @@ from cdc_consumer.pgoutput.messages import Begin, LogicalMessage, Relation, RowM
 from cdc_consumer.routes import Route, Routes
 from cdc_consumer.schema_versions import SchemaVersions
 from cdc_consumer.sinks.sink import RowEncoder, RowWriter, Sink
+from cdc_consumer.snapshot.captured_tables import CapturedTables
+from cdc_consumer.tree_news import TreeNews
 from cdc_consumer.wal.frames import PAYLOAD_AT
 from shared_schema.change_row import ChangeRow, Op
 from shared_schema.control import ControlRecord, LogMessage
@@ -42,9 +44,17 @@ class TransactionRows:
     """Numbers the rows of one transaction after the other, encodes them and writes them to the sink."""
 
     def __init__(
-        self, routes: Routes, schema_versions: SchemaVersions, sink: Sink, metrics: Metrics, part: CommitPart | None
+        self,
+        routes: Routes,
+        tables: CapturedTables,
+        schema_versions: SchemaVersions,
+        sink: Sink,
+        *,
+        metrics: Metrics,
+        part: CommitPart | None,
     ) -> None:
         self._routes = routes
+        self._tables = tables
         self._schema_versions = schema_versions
         self._sink = sink
         self._metrics = metrics
@@ -73,6 +83,7 @@ class TransactionRows:
     def end(self) -> None:
         """End the transaction: no rows follow until the next `begin`."""
         self._close_writers()
+        self._tables.commit()
         self.transaction = None
         self._is_dropping = False
 
@@ -134,13 +145,32 @@ class TransactionRows:
             self._append(route, row)
 
     def truncate(self, relid: int) -> None:
-        """Write the T row for a TRUNCATE of one relation."""
-        if self.transaction is None:
+        """Write the T row for a TRUNCATE of one relation, or of one leaf partition."""
+        transaction = self.transaction
+        if transaction is None:
             self._check_dropping()
             return
-        route, row = self._find_route(relid, self.transaction), self.transaction.truncate()
+        route = self._find_route(relid, transaction)
+        leaf = route is not None and route.reader.leaf is not None
+        row = transaction.truncate_leaf(route.reader.schema, relid) if route and leaf else transaction.truncate()
         if route is not None and row.stamp.seq >= self._first_ordinal:
             self._append(route, row)
+
+    def follow_leaves(self, news: TreeNews) -> None:
+        """Take over the leaf partitions of partitioned tables after DDL of the open transaction."""
+        transaction = self.transaction
+        if transaction is None:
+            return
+        at = transaction.begin.commit_lsn
+        for relid, leaves in sorted(news.roots.items()):
+            for gone in self._tables.follow(relid, leaves, at, news.created):
+                writer, schema = self._routes.leaf_writer(gone, at)
+                row = transaction.truncate_leaf(schema, gone.leaf)
+                if row.stamp.seq >= self._first_ordinal:
+                    writer.append(row)
+                    self._count(schema.table, row.op, 1)
+        self._routes.forget()
+        self._close_writers()
 
     def add_message(self, message: LogicalMessage) -> None:
         """Write a logical message that stands between the rows of the open transaction."""

@@ -24,11 +24,17 @@ class SchemaVersions:
         self._before: dict[int, str | None] = {}
         """The fingerprints that the open transaction replaced."""
         self._lookup = lookup
+        self._recorded: set[int] = set()
 
     @property
     def fingerprints(self) -> Mapping[int, str]:
         """Relation oid -> fingerprint of the version its last rows were written with."""
         return self._fingerprints
+
+    def take_recorded(self) -> set[int]:
+        """Return the relations whose version was recorded since the last call."""
+        recorded, self._recorded = self._recorded, set()
+        return recorded
 
     def begin(self) -> None:
         """Start a transaction."""
@@ -39,6 +45,14 @@ class SchemaVersions:
         """The same map as it was when the open transaction began."""
         known = self._fingerprints | self._before
         return {relid: written for relid, written in known.items() if written is not None}
+
+    def find(self, relid: int) -> TableSchema | None:
+        """Return the version of the relation's last rows; None if none was written."""
+        written = self._fingerprints.get(relid)
+        found = self._schemas.get(relid) or (self._lookup(written) if written is not None else None)
+        if found is not None:
+            self._schemas[relid] = found
+        return found
 
     def is_changed(self, schema: TableSchema) -> bool:
         """Return whether the last rows were written with another version. Cheap if the version is the same object."""
@@ -54,6 +68,7 @@ class SchemaVersions:
         """Record that rows are written with this version from now on."""
         self._before.setdefault(schema.relid, self._fingerprints.get(schema.relid))
         self._schemas[schema.relid] = schema
+        self._recorded.add(schema.relid)
         self._fingerprints[schema.relid] = codec(schema).id.hex()
 
     def record_change(self, schema: TableSchema, stamp: Stamp) -> SchemaChange:

@@ -12,7 +12,7 @@ from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.open_sink import open_sink, prepare_sink, read_state
 from cdc_consumer.sinks.sink import StoredState, Tombstone
-from cdc_consumer.wal.catalog import connect, publications_of
+from cdc_consumer.wal.catalog import Connection, connect, publications_of, published_tables
 from cdc_consumer.wal.session import ReplicationSession
 from cdc_consumer.wal.slot import (
     SlotState,
@@ -23,7 +23,9 @@ from cdc_consumer.wal.slot import (
     server_position,
     standbys,
 )
+from shared_schema.errors import TrickleError
 from shared_schema.progress import Capture
+from shared_schema.table_schema import TableId
 
 ASK_INSTANCE_S = 2.0
 """An instance on this machine answers in milliseconds; if it runs elsewhere, no process listens at the address."""
@@ -42,6 +44,7 @@ def read_status(settings: ConsumerSettings) -> dict[str, Any]:
         slot, waiting = inspect_slot(catalog, settings.slot), standbys(catalog, settings.slot)
         state, unread = _read_stored(settings)
         position, published = server_position(catalog), publications_of(catalog, settings.publications)
+        listed = _tables_to_list(catalog, settings) or published.keys()
     frontier = state.progress.frontier if state.progress else None
     lag = max(0, position.value - state.progress.resume_at.value) if state.progress else None
     instance = ask_instance(settings)
@@ -77,9 +80,17 @@ def read_status(settings: ConsumerSettings) -> dict[str, Any]:
                 "last_error": (instance or {}).get("last_error"),
                 **_capture_fields(state.captures.get(table)),
             }
-            for table in sorted(state.captures.keys() | published.keys())
+            for table in sorted(state.captures.keys() | listed)
         ],
     }
+
+
+def _tables_to_list(catalog: Connection, settings: ConsumerSettings) -> set[TableId]:
+    """Return the published tables, a partitioned one without its partitions; none if the publications disagree."""
+    try:
+        return {published.table for published in published_tables(catalog, settings.publications)}
+    except TrickleError:
+        return set()
 
 
 def _read_stored(settings: ConsumerSettings) -> tuple[StoredState, str | None]:
@@ -122,7 +133,7 @@ def _find_blocker(url: str, slot: SlotState | None, state: StoredState) -> str |
 def _find_table_blocker(capture: Capture | None, publications: list[str] | None) -> str | None:
     if not publications:
         return "no longer in any of the publications"
-    return None if capture else "not copied yet"
+    return (capture.stopped or None) if capture else "not copied yet"
 
 
 def _capture_fields(capture: Capture | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ A batch is the content of the open transaction. It ends at a source commit if it
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from cdc_consumer.change_rows.split import Transaction
 from cdc_consumer.metrics import Metrics
@@ -17,6 +18,7 @@ from cdc_consumer.sinks.sink import Sink
 from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
+from cdc_consumer.wal.log_clock import LogClock
 from shared_schema.progress import Capture, CommitPart
 
 IDLE_WAIT_S = 0.05
@@ -39,6 +41,7 @@ class TransactionBatcher:
         feedback: Feedback,
         captures: Captures,
         metrics: Metrics,
+        clock: LogClock,
         has_frontier: bool,
     ) -> None:
         self._settings = settings
@@ -48,10 +51,13 @@ class TransactionBatcher:
         self._feedback = feedback
         self._captures = captures
         self._metrics = metrics
+        self._clock = clock
         self.batch = OpenBatch()
         self.has_frontier = has_frontier
         """Whether a frontier was ever published for this slot."""
         self._published_at = 0.0
+        self._has_uncounted = True
+        """Whether rows may be on the topics that no frontier includes yet: the next one then does."""
 
     def wait_s(self) -> float:
         """Return how long the loop may wait for the server, in seconds."""
@@ -111,10 +117,22 @@ class TransactionBatcher:
 
     def publish(self, captures: tuple[Capture, ...] = (), part: CommitPart | None = None) -> None:
         """Write the progress record, end the transaction of the sink, and acknowledge it to the server."""
+        self._frontier.await_leaf(self._captures.held_at)
         started, target, written = time.monotonic(), self._frontier.publishable, self._frontier.received
-        progress = self._records.build(target, written, self._sink.flush(), self.batch.last_begin, part)
-        self._sink.commit((*captures, progress))
+        captures = (*self._captures.take_changed(), *captures)
+        checkpoint, progress = self._records.build(
+            target, written, self._sink.flush(), captured=captures, last=self.batch.last_begin, part=part
+        )
+        last, first_us = progress.last_commit, self.batch.oldest_us
+        progress = replace(
+            progress, complete_until_us=self._clock.until_at(target, last), first_commit_us=first_us or None
+        )
+        self._sink.commit((*captures, *checkpoint, progress))
         self._frontier.mark_published(target, written)
+        # A message of ours, such as a wake-up, is no source commit.
+        has_rows = bool(first_us or captures or self._has_uncounted)
+        self._clock.publish(target, last, first_us, has_rows=has_rows)
+        self._has_uncounted = written > target or part is not None
         self._metrics.show_unpublished(0, 0)
         self._feedback.send()
         self._metrics.transactions.inc(self.batch.commits)
@@ -128,4 +146,12 @@ class TransactionBatcher:
 
     def commit_copied(self, capture: Capture) -> None:
         """Commit a capture and its rows without a progress record: readers do not count them yet."""
+        self._records.note_captures((capture,))
         self._sink.commit((capture,))
+        self._has_uncounted = True
+
+    def note_complete(self) -> None:
+        """Note how far everything is on the topics, when nothing waits to be published."""
+        frontier = self._frontier
+        if not self.batch.commits and frontier.open_commit is None and frontier.limit is None and self.has_frontier:
+            self._clock.reach(frontier.received)

@@ -1,6 +1,7 @@
 """Change rows: the only form of a table's changes outside PostgreSQL.
 
-INSERT -> I. DELETE -> D. UPDATE -> D(old) directly followed by I(new). TRUNCATE -> one T without a row image.
+INSERT -> I. DELETE -> D. UPDATE -> D(old) directly followed by I(new). TRUNCATE -> one T without a row image. For a
+leaf partition the T has an image in which only the leaf column is known: all rows of that leaf are deleted.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ class Stamp:
 class ChangeRow:
     """One change row of one relation.
 
-    `values` follows the order of the relation's columns and is None for a TRUNCATE. `changed` holds the ordinals an
-    UPDATE changed (the same on its D and its I) and is None for a genuine INSERT or DELETE. `unknown` holds the
-    ordinals of columns that this image does not contain (old images without REPLICA IDENTITY FULL, unchanged TOAST
-    values): their entries in `values` are None and have no meaning.
+    `values` follows the order of the relation's columns and is None for a TRUNCATE of the whole relation. `changed`
+    holds the ordinals an UPDATE changed (the same on its D and its I) and is None for a genuine INSERT or DELETE.
+    `unknown` holds the ordinals of columns that this image does not contain (old images without REPLICA IDENTITY FULL,
+    unchanged TOAST values): their entries in `values` are None and have no meaning.
     """
 
     op: Op

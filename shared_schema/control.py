@@ -27,6 +27,8 @@ class LogMessage:
     transactional: bool
     prefix: str
     content: bytes
+    omitted_bytes: int = 0
+    """The size of a content that is too large for the topic and is left out."""
 
     def fields(self) -> dict[str, Any]:
         """What the JSON object holds besides the stamp."""
@@ -40,6 +42,8 @@ class LogMessage:
             fields["content"] = self.content.decode()
         except UnicodeDecodeError:
             fields["content_base64"] = base64.b64encode(self.content).decode()
+        if self.omitted_bytes:
+            fields["omitted_bytes"] = self.omitted_bytes
         return fields
 
 

@@ -16,10 +16,12 @@ class TrickleError(Exception):
     retryable: bool = False
     """Whether the same action may succeed later without a change by the operator."""
 
-    def __init__(self, problem: str, *, hint: str = "") -> None:
+    def __init__(self, problem: str, *, hint: str = "", log_text: str = "") -> None:
         super().__init__(problem)
         self.problem = problem
         self.hint = hint
+        self.log_text = log_text or problem
+        """The problem without values of rows: whoever reads logs need not have a right on the rows."""
 
     def __str__(self) -> str:
         return f"{self.problem}\nhint: {self.hint}" if self.hint else self.problem

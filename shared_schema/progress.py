@@ -2,9 +2,14 @@
 
 `Progress` (key = slot): everything whose commit record starts before `frontier` is on the topics. It is written inside
 the Kafka transaction that it describes. Transaction markers do not reach all partitions at the same moment, and readers
-read each partition at its own pace. Therefore `end_offsets` gives, for every partition ever written, the offset after
-the last record before `frontier`: a reader is complete up to `frontier` once it has read up to these offsets. The
-record names all partitions, not only those of its own transaction, because compaction removes earlier records.
+read each partition at its own pace. Therefore `end_offsets` gives, for partitions that were written, the offset after
+the last record before `frontier`: a reader is complete up to `frontier` once it has read up to these offsets. Naming
+the partitions of its own transaction is not enough, because compaction removes earlier records. Naming all partitions
+makes the record too large for many tables. So a record names the partitions written since a checkpoint, and the
+checkpoint. Both together name every partition ever written. A record without a checkpoint names all by itself.
+
+`Checkpoint` (key = slot|part): end offsets of all partitions, schema versions and captures at one moment, cut into
+parts. It is written now and then, in the Kafka transaction of the first progress record that refers to it, before it.
 
 While a table is copied, the frontier waits for its rows, but the stream continues: `written` is then ahead of
 `frontier`. All changes of the captured tables before `written` are on the topics, and a restart resumes there.
@@ -17,6 +22,7 @@ there are no rows to wait for.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +63,26 @@ class CommitPart:
 
 
 @dataclass(frozen=True)
+class UnfinishedCopies:
+    """Tables that readers know and that are being copied again: a part of their rows, stamped `lsn`, is written.
+
+    The frontier stays below `lsn` until the copies are complete. If the writer dies, it begins them again at a later
+    position and publishes no frontier in between.
+    """
+
+    lsn: Lsn
+    tables: tuple[TableId, ...]
+
+
+@dataclass(frozen=True)
+class CheckpointPlace:
+    """Where the parts of a checkpoint are: at or after `offset` of the progress topic. The offset identifies it."""
+
+    offset: int
+    parts: int
+
+
+@dataclass(frozen=True)
 class Progress:
     """The frontier up to which a slot's topics are complete, and the server to which the frontier belongs."""
 
@@ -77,6 +103,16 @@ class Progress:
     """The position of the stream, if it is not the frontier."""
     windows: int = 0
     """For a stream table: the number of the last delta that has rows; deltas are numbered from 1 without a gap."""
+    unfinished: UnfinishedCopies | None = None
+    """Second copies of tables that are written in part beyond the frontier."""
+    checkpoint: CheckpointPlace | None = None
+    """The checkpoint that this record continues: `end_offsets`, `schemas` and `captures` are those since then."""
+    captures: tuple[Capture, ...] = ()
+    """Captures since the checkpoint, this transaction's included; each has a record of its own too."""
+    complete_until_us: int | None = None
+    """Every source commit that was durable before this moment of the source's clock is before the frontier."""
+    first_commit_us: int | None = None
+    """Commit time of the first source commit of this transaction."""
 
     @property
     def resume_at(self) -> Lsn:
@@ -98,13 +134,18 @@ class Progress:
                 "timeline": self.timeline,
                 "slot_lsn": str(self.slot_lsn),
                 "frontier": str(self.frontier),
-                "end_offsets": {t: {str(p): o for p, o in ps.items()} for t, ps in self.end_offsets.items()},
+                "end_offsets": _offset_fields(self.end_offsets),
                 **({} if self.last_commit is None else {"last_commit": _commit_fields(self.last_commit)}),
                 "control_end": self.control_end,
                 "schemas": {str(relid): written for relid, written in self.schemas.items()},
                 **({} if self.part is None else {"part": _part_fields(self.part)}),
                 **({} if self.written is None else {"written": str(self.written)}),
                 **({"windows": self.windows} if self.windows else {}),
+                **({} if self.unfinished is None else {"unfinished": _unfinished_fields(self.unfinished)}),
+                **({} if self.checkpoint is None else {"checkpoint": vars(self.checkpoint)}),
+                **({"captures": [c.fields() for c in self.captures]} if self.captures else {}),
+                **({} if self.complete_until_us is None else {"complete_until": self.complete_until_us}),
+                **({} if self.first_commit_us is None else {"first_commit_ts": self.first_commit_us}),
             },
             separators=(",", ":"),
         ).encode()
@@ -117,6 +158,13 @@ class Capture:
     `membership` names the publication entries through which it is published. It differs after a table was removed from
     a publication and added again. Then the relation is captured again, because no stream contains the changes in
     between. `schema_id` is the fingerprint of the schema version of the copied rows, in hexadecimal.
+
+    `left_out` is empty. Otherwise the topic does not have all rows or changes of the relation, for this reason.
+
+    `stopped` is empty. Otherwise the relation is not followed, from `snapshot_lsn` on, for this reason; what its topic
+    holds after that does not count until the next capture.
+
+    The record of a partitioned table is written again whenever its leaf partitions change.
     """
 
     slot: str
@@ -126,28 +174,85 @@ class Capture:
     rows: int
     membership: str = ""
     schema_id: str = ""
+    stopped: str = ""
+    leaves: Mapping[int, Lsn] | None = None
+    """For a partitioned table: the oid of each leaf partition whose rows are on the topic, and the position from which
+    on its changes are. None for an ordinary table, and in records that were written before leaves were followed."""
+    awaited: Mapping[int, Lsn] = field(default_factory=dict)
+    """Leaf partitions that are not copied yet, and the position up to which the frontier may advance meanwhile."""
+    joined: Mapping[int, str] = field(default_factory=dict)
+    """What identifies the attachment of each leaf partition: it differs after it was detached and attached again."""
+    left_out: str = ""
+    facts: str = ""
+    """What the relation was like when its rows on the topic were last right, where nobody but the writer compares it;
+    `cdc_consumer/wal/table_facts.py` reads it."""
 
     @property
     def key(self) -> bytes:
         """The message key: one record per slot and relation survives compaction."""
         return json.dumps([self.slot, self.table.schema, self.table.name]).encode()
 
+    def fields(self) -> dict[str, Any]:
+        """Return the content of the JSON object."""
+        return {
+            "kind": "capture",
+            "slot": self.slot,
+            "schema": self.table.schema,
+            "table": self.table.name,
+            "relid": self.relid,
+            "snapshot_lsn": str(self.snapshot_lsn),
+            "rows": self.rows,
+            "membership": self.membership,
+            "schema_id": self.schema_id,
+            **({"stopped": self.stopped} if self.stopped else {}),
+            **({} if self.leaves is None else {"leaves": _leaf_fields(self.leaves)}),
+            **({"awaited": _leaf_fields(self.awaited)} if self.awaited else {}),
+            **({"joined": {str(leaf): by for leaf, by in self.joined.items()}} if self.joined else {}),
+            **({"left_out": self.left_out} if self.left_out else {}),
+            **({"facts": self.facts} if self.facts else {}),
+        }
+
     def encode(self) -> bytes:
         """Encode the record -> message value."""
+        return json.dumps(self.fields(), separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One part of a checkpoint. All parts with the same offset together are the checkpoint."""
+
+    slot: str
+    offset: int
+    part: int
+    parts: int
+    end_offsets: Offsets
+    schemas: dict[int, str]
+    captures: tuple[Capture, ...]
+
+    @property
+    def key(self) -> bytes:
+        """The message key: each part replaces the same part of the checkpoint before."""
+        return json.dumps([self.slot, self.part]).encode()
+
+    def encode(self) -> bytes:
+        """Encode the part -> message value."""
         return json.dumps(
             {
-                "kind": "capture",
+                "kind": "checkpoint",
                 "slot": self.slot,
-                "schema": self.table.schema,
-                "table": self.table.name,
-                "relid": self.relid,
-                "snapshot_lsn": str(self.snapshot_lsn),
-                "rows": self.rows,
-                "membership": self.membership,
-                "schema_id": self.schema_id,
+                "offset": self.offset,
+                "part": self.part,
+                "parts": self.parts,
+                "end_offsets": _offset_fields(self.end_offsets),
+                "schemas": {str(relid): written for relid, written in self.schemas.items()},
+                "captures": [capture.fields() for capture in self.captures],
             },
             separators=(",", ":"),
         ).encode()
+
+
+ProgressRecord = Progress | Capture | Checkpoint
+"""What the progress topic holds."""
 
 
 def with_epoch(membership: str, number: int) -> str:
@@ -160,6 +265,14 @@ def membership_epoch(membership: str) -> int:
     return int(membership.rpartition("~")[2]) if "~" in membership else 0
 
 
+def _leaf_fields(leaves: Mapping[int, Lsn]) -> dict[str, str]:
+    return {str(leaf): str(at) for leaf, at in leaves.items()}
+
+
+def _leaves(fields: dict[str, str]) -> dict[int, Lsn]:
+    return {int(leaf): Lsn.parse(at) for leaf, at in fields.items()}
+
+
 def _part_fields(part: CommitPart) -> dict[str, Any]:
     return {"lsn": str(part.lsn), "rows": part.rows, "publications": list(part.publications)}
 
@@ -168,36 +281,83 @@ def _part(fields: dict[str, Any] | None) -> CommitPart | None:
     return CommitPart(Lsn.parse(fields["lsn"]), fields["rows"], tuple(fields["publications"])) if fields else None
 
 
-def decode_progress(value: bytes) -> Progress | Capture:
+def _unfinished_fields(copies: UnfinishedCopies) -> dict[str, Any]:
+    return {"lsn": str(copies.lsn), "tables": [[table.schema, table.name] for table in copies.tables]}
+
+
+def _unfinished(fields: dict[str, Any] | None) -> UnfinishedCopies | None:
+    if fields is None:
+        return None
+    return UnfinishedCopies(Lsn.parse(fields["lsn"]), tuple(TableId(*names) for names in fields["tables"]))
+
+
+def _offset_fields(offsets: Offsets) -> dict[str, dict[str, int]]:
+    return {topic: {str(p): o for p, o in partitions.items()} for topic, partitions in offsets.items()}
+
+
+def _offsets(fields: dict[str, dict[str, int]]) -> Offsets:
+    return {topic: {int(p): int(o) for p, o in partitions.items()} for topic, partitions in fields.items()}
+
+
+def _schemas(fields: dict[str, str]) -> dict[int, str]:
+    return {int(relid): str(written) for relid, written in fields.items()}
+
+
+def _capture(record: dict[str, Any]) -> Capture:
+    return Capture(
+        record["slot"],
+        TableId(record["schema"], record["table"]),
+        record["relid"],
+        Lsn.parse(record["snapshot_lsn"]),
+        record["rows"],
+        record.get("membership", ""),
+        record.get("schema_id", ""),
+        record.get("stopped", ""),
+        _leaves(record["leaves"]) if "leaves" in record else None,
+        _leaves(record.get("awaited", {})),
+        {int(leaf): str(by) for leaf, by in record.get("joined", {}).items()},
+        record.get("left_out", ""),
+        record.get("facts", ""),
+    )
+
+
+def decode_progress(value: bytes) -> ProgressRecord:
     """Decode a message value -> record."""
     try:
         record: dict[str, Any] = json.loads(value)
         match record["kind"]:
             case "progress":
-                offsets = {t: {int(p): int(o) for p, o in ps.items()} for t, ps in record["end_offsets"].items()}
+                place = record.get("checkpoint")
                 return Progress(
                     record["slot"],
                     record["system_id"],
                     record["timeline"],
                     Lsn.parse(record["slot_lsn"]),
                     Lsn.parse(record["frontier"]),
-                    offsets,
+                    _offsets(record["end_offsets"]),
                     _last_commit(record.get("last_commit")),
                     int(record.get("control_end", 0)),
-                    {int(relid): str(written) for relid, written in record.get("schemas", {}).items()},
+                    _schemas(record.get("schemas", {})),
                     _part(record.get("part")),
                     Lsn.parse(record["written"]) if "written" in record else None,
                     int(record.get("windows", 0)),
+                    _unfinished(record.get("unfinished")),
+                    CheckpointPlace(int(place["offset"]), int(place["parts"])) if place else None,
+                    tuple(_capture(capture) for capture in record.get("captures", ())),
+                    record.get("complete_until"),
+                    record.get("first_commit_ts"),
                 )
             case "capture":
-                return Capture(
+                return _capture(record)
+            case "checkpoint":
+                return Checkpoint(
                     record["slot"],
-                    TableId(record["schema"], record["table"]),
-                    record["relid"],
-                    Lsn.parse(record["snapshot_lsn"]),
-                    record["rows"],
-                    record.get("membership", ""),
-                    record.get("schema_id", ""),
+                    int(record["offset"]),
+                    int(record["part"]),
+                    int(record["parts"]),
+                    _offsets(record["end_offsets"]),
+                    _schemas(record["schemas"]),
+                    tuple(_capture(capture) for capture in record["captures"]),
                 )
             case kind:
                 raise ContractError(

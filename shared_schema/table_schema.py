@@ -46,6 +46,11 @@ class Column:
     type: PgType
 
 
+LEAF_COLUMN = Column("tableoid", PgType(26, -1, "oid", "oid"))
+"""The last column of the change rows of a partitioned table: the oid of the leaf partition that holds the row.
+PostgreSQL reserves the name, so no table has a column of its own with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableSchema:
     """Columns and key of one relation; `key` names the primary-key columns, empty for a table without a key."""
@@ -55,6 +60,11 @@ class TableSchema:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     replica_identity: ReplicaIdentity
+
+    @property
+    def leaf_ordinal(self) -> int | None:
+        """The place of the leaf column; None for a table that is not partitioned."""
+        return len(self.columns) - 1 if self.columns and self.columns[-1] == LEAF_COLUMN else None
 
     def column(self, name: str) -> Column:
         """Return the column of that name; the KeyError names the table and its columns."""

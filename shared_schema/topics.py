@@ -85,6 +85,11 @@ def control_topic(prefix: str) -> str:
     return f"{prefix}.control"
 
 
+def beats_topic(prefix: str) -> str:
+    """Return the topic of the consumer's beats, which no row depends on."""
+    return f"{prefix}.beats"
+
+
 def subscribe_pattern(prefix: str) -> str:
     """Return the regular expression for Spark's subscribePattern: all table topics and the progress topic."""
     quoted = re.escape(prefix)

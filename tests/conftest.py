@@ -35,12 +35,16 @@ TIER_OF_FIXTURE = {
 
 
 LANES = (
-    "tests/e2e/",
+    "tests/e2e/ tests/life/",
     "tests/applier/ tests/shared_schema/ tests/corpus/ tests/security/",
     "tests/upgrade/",
 )
 """`make test` runs two tests in parallel. Tests of one lane run one after the other, so that each server and session is
 started once. Lanes start in this order, the longest first; a folder that is not listed is a lane of its own."""
+
+
+RESTARTS = ("tests/e2e/test_skeleton.py", "tests/e2e/test_sinks.py")
+"""Tests that kill programs of the stack. They come first: a start takes longer, the more tables were there before."""
 
 
 def lane(nodeid: str) -> tuple[int, str]:
@@ -73,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for tier in {TIER_OF_FIXTURE[name] for name in getattr(item, "fixturenames", ()) if name in TIER_OF_FIXTURE}:
             item.add_marker(tier)
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: lane(item.nodeid))
+        items.sort(key=lambda item: (lane(item.nodeid), not item.nodeid.startswith(RESTARTS)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

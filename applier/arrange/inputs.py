@@ -23,12 +23,13 @@ from applier.spark.ddl import parse_schema
 from applier.spark.views import create_view, drop_view
 from applier.trace.segment import Segment
 from applier.trace.trace import Parts, Trace
+from applier.trace.volume import volume
 from applier.zset import WEIGHT, ZSet, column_name, column_names, ddl, empty_zset, net, plus
 from shared_schema.lsn import LsnRange
 from shared_schema.table_schema import TableId
 
 SMALL_RANGE_ROWS = 20_000
-"""Up to so many rows a delta is broadcast; for more, Spark should shuffle."""
+"""Up to so many rows a delta is broadcast; for more, Spark should shuffle. A large row counts as several."""
 
 MIN_QUERY_KEYS_ROWS = 500_000
 """The keys of a lookup may need a query of their own first, which is not worth it for a smaller segment."""
@@ -77,13 +78,20 @@ class TraceInputs:
     def small(self) -> bool:
         """Whether the change rows of the LSN range are few."""
         with self._lock:
-            return sum(int(parts.delta.num_rows) for parts in self._parts.values()) <= SMALL_RANGE_ROWS
+            return sum(volume(parts.delta) for parts in self._parts.values()) <= SMALL_RANGE_ROWS
 
     def extent(self, table: TableId) -> Cardinality:
         """Return how many change rows the relation has in the LSN range, and how many rows at its upper end."""
         parts = self._parts_of(table)
         changed = int(parts.delta.num_rows)
         return Cardinality(changed, parts.base.rows + parts.rows_before + changed)
+
+    def volume(self, table: TableId) -> int:
+        """Return how many change rows the relation has in the LSN range, or rows at its upper end if the range begins
+        at ORIGIN, where a large row counts as several."""
+        parts = self._parts_of(table)
+        changed = volume(parts.delta)
+        return changed if self.lsn_range.lower else parts.base.volume + sum(map(volume, parts.before)) + changed
 
     def delta(self, scan: Scan) -> ZSet | None:
         """Return the change rows of the LSN range, with the scan's columns only; None when they cancel out.
@@ -92,11 +100,17 @@ class TraceInputs:
         that was inserted and deleted again.
         """
         rows = self._parts_of(scan.table).delta
-        if rows.num_rows > SMALL_RANGE_ROWS:
+        if not self._is_small_delta(scan):
             changes = self._parts_of(scan.table).changes
             return plus(*(self._select(scan, self._view(scan.table, chunk)) for chunk in changes))
         _, view = self._net_delta(scan, rows)
         return None if view is None else ZSet.of_view(view, len(scan.columns))
+
+    def _is_small_delta(self, scan: Scan) -> bool:
+        rows = self._parts_of(scan.table).delta
+        if rows.num_rows > SMALL_RANGE_ROWS or volume(rows) <= SMALL_RANGE_ROWS:
+            return bool(rows.num_rows <= SMALL_RANGE_ROWS)
+        return volume(rows.select([column_name(place) for place in self._places(scan)])) <= SMALL_RANGE_ROWS
 
     def _net_delta(self, scan: Scan, rows: pa.Table) -> tuple[pa.Table, str | None]:
         key = scan.table, tuple(self._places(scan))
@@ -181,7 +195,7 @@ class TraceInputs:
         """Whether the keys of the lookup are known cheaply enough."""
         match lookup:
             case DeltaKeys():
-                return int(self._parts_of(lookup.scan.table).delta.num_rows) <= SMALL_RANGE_ROWS
+                return self._is_small_delta(lookup.scan)
             case QueryKeys():
                 return segment.rows >= MIN_QUERY_KEYS_ROWS
             case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import assert_never
 
@@ -9,15 +10,20 @@ from pyspark.sql import SparkSession
 
 from applier.arrange.arrangements import Arrangements
 from applier.arrange.inputs import TraceInputs
-from applier.errors import SourceChanged
+from applier.errors import SourceChanged, StreamLost
 from applier.plan.nodes import Scan
 from applier.trace.align import LSN
 from applier.trace.columns import TraceColumn
-from applier.trace.stamped_rows import Chunk, Run
+from applier.trace.stamped_rows import Chunk, Run, first_stamp
 from applier.trace.trace import Trace
-from shared_schema.lsn import Lsn, LsnRange
+from applier.trace.volume import volume
+from applier.unexpected import to_trickle_error
+from shared_schema.errors import TrickleError
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.progress import Capture
 from shared_schema.table_schema import TableId, TableSchema
+
+log = logging.getLogger(__name__)
 
 
 class Traces:
@@ -27,6 +33,8 @@ class Traces:
         self._spark = spark
         self._traces: dict[TableId, Trace] = {trace.table: trace for trace in loaded}
         self.arrangements = Arrangements(spark, memory_budget_mb)
+        self.stopped: Mapping[TableId, str] = {}
+        """Relations that the consumer cannot follow, and why."""
 
     def through(self, lsn_range: LsnRange) -> TraceInputs:
         """Return the Inputs of the operators for an LSN range."""
@@ -46,27 +54,40 @@ class Traces:
         trace.capture(schema.columns, capture.snapshot_lsn, capture.relid, capture.membership, key=schema.key)
 
     def append(self, rows_by_table: dict[TableId, list[Run]]) -> None:
-        """Add rows to the traces, per relation in stamp order."""
+        """Add rows to the traces, per relation in stamp order.
+
+        Rows that cannot be taken in concern their relation alone: nothing is known of it from there on.
+        """
         for table, runs in rows_by_table.items():
             if table not in self._traces:
                 # Rows of a copy that ended before its capture record; the next copy begins with a T row.
                 continue
             for run in runs:
-                match run:
-                    case Chunk():
-                        self._traces[table].append_chunk(run)
-                    case list():
-                        self._traces[table].append(run)
-                    case _:
-                        assert_never(run)
+                try:
+                    _append_run(self._traces[table], run)
+                except Exception as error:
+                    self._lose_rows(table, run, to_trickle_error(table, error))
+
+    def _lose_rows(self, table: TableId, run: Run, error: TrickleError) -> None:
+        if error.retryable:
+            # They are in no inbox any more; a restart reads them again.
+            raise StreamLost(f"rows of {table} could not be taken in: {error.problem}", hint="start the applier again")
+        at = Lsn(first_stamp(run)[0])
+        self.lose(table, at, error.problem)
+
+    def lose(self, table: TableId, at: Lsn, problem: str) -> bool:
+        """Note that nothing is known of a relation from `at` on; return whether there is a trace to note it in."""
+        if (trace := self._traces.get(table)) is None:
+            return False
+        log.error("rows could not be taken in", extra={"table": str(table), "since": str(at), "error": problem})
+        trace.lose(at, _unreadable(table, at, problem))
+        return True
 
     def knows(self, scan: Scan, frontier: Lsn) -> bool:
         """Whether the trace knows every column that the scan reads at the frontier."""
         trace = self._traces.get(scan.table)
-        return (
-            trace is not None
-            and trace.known_since < frontier
-            and all(column is not None and column.is_known_at(frontier) for column in self._columns(trace, scan))
+        return trace is not None and all(
+            column is not None and column.is_known_at(frontier) for column in self._columns(trace, scan)
         )
 
     def coming(self, scan: Scan, frontier: Lsn) -> bool:
@@ -79,23 +100,24 @@ class Traces:
 
     def reason(self, scan: Scan) -> SourceChanged:
         """Return the reason why a scan is neither known nor coming."""
-        found = zip(scan.columns, self._columns(self._traces[scan.table], scan), strict=True)
+        found = zip((*scan.columns, ""), self._columns(self._traces[scan.table], scan), strict=True)
         for name, column in found:
             if column is not None and column.reason is not None:
                 return column.reason
             if column is None:
                 return SourceChanged(
                     f"column {name} of {scan.table} has changed since the stream table was filled",
-                    hint="drop the stream table and create it again",
+                    hint="SELECT pgtrickle.reinitialize_stream_table(name)",
                 )
         return SourceChanged(
             f"{scan.table} was captured again after the last refresh of the stream table",
-            hint="drop the stream table and create it again",
+            hint="SELECT pgtrickle.reinitialize_stream_table(name)",
         )
 
     @staticmethod
     def _columns(trace: Trace, scan: Scan) -> list[TraceColumn | None]:
-        return [None if place is None else trace.columns[place] for place in trace.places(scan)]
+        """Return the columns that a scan reads; the last stands for the rows as such."""
+        return [*(None if place is None else trace.columns[place] for place in trace.places(scan)), trace.rows_known]
 
     def _present(self, tables: Iterable[TableId]) -> list[Trace]:
         return [self._traces[table] for table in tables if table in self._traces]
@@ -104,10 +126,18 @@ class Traces:
         """Return how many change rows the relations have in the LSN range, without Spark."""
         return sum(int(trace.overlay(lsn_range).num_rows) for trace in self._present(tables))
 
+    def volume(self, tables: Iterable[TableId], lsn_range: LsnRange) -> int:
+        """Return how many change rows the relations have in the LSN range, where a large row counts as several."""
+        return sum(volume(trace.overlay(lsn_range)) for trace in self._present(tables))
+
     def first_changes(self, tables: Iterable[TableId], lsn_range: LsnRange, rows: int) -> LsnRange:
-        """Return the first part of the LSN range with about so many change rows; commits stay whole."""
-        parts = [trace.overlay(lsn_range)[LSN] for trace in self._present(tables)]
-        stamps = sorted(lsn for part in parts for lsn in part.to_pylist())
+        """Return the first part of the LSN range with about so many change rows; commits stay whole.
+
+        A large row counts as several.
+        """
+        parts = [trace.overlay(lsn_range) for trace in self._present(tables)]
+        stamps = sorted(lsn for part in parts for lsn in part[LSN].to_pylist())
+        rows = max(1, rows * len(stamps) // max(1, *(sum(volume(part) for part in parts), len(stamps))))
         return lsn_range if len(stamps) <= rows else LsnRange(lsn_range.lower, Lsn(stamps[rows - 1] + 1))
 
     def holds(self, tables: Collection[TableId], frontier: Lsn) -> bool:
@@ -116,6 +146,14 @@ class Traces:
         return self.whole_at(tables, frontier) and all(
             trace is not None and trace.base.frontier <= frontier for trace in traces
         )
+
+    def holds_ends(self, tables: Collection[TableId], lsn_range: LsnRange) -> bool:
+        """Whether the relations can be read at both ends of a past range; at ORIGIN they are empty."""
+        return self.holds(tables, lsn_range.lower or lsn_range.upper) and self.whole_at(tables, lsn_range.upper)
+
+    def earliest(self, tables: Iterable[TableId]) -> Lsn:
+        """Return the first position at which all of the relations can be read."""
+        return max((trace.base.frontier for trace in self._present(tables)), default=ORIGIN)
 
     def leave_out(self, gaps: Mapping[TableId, Lsn]) -> None:
         """Note that rows of these relations from their bases to these positions were deleted before they were read."""
@@ -133,3 +171,24 @@ class Traces:
     def rows(self, tables: Iterable[TableId]) -> int:
         """Return about how many rows the relations have."""
         return sum(trace.base.rows + trace.overlay_rows for trace in self._present(tables))
+
+    def held_volume(self, tables: Iterable[TableId]) -> int:
+        """Return the same, where a large row counts as several."""
+        return sum(trace.base.volume + trace.overlay_volume for trace in self._present(tables))
+
+
+def _append_run(trace: Trace, run: Run) -> None:
+    match run:
+        case Chunk():
+            trace.append_chunk(run)
+        case list():
+            trace.append(run)
+        case _:
+            assert_never(run)
+
+
+def _unreadable(table: TableId, at: Lsn, problem: str) -> SourceChanged:
+    return SourceChanged(
+        f"rows of {table} since {at} could not be taken in ({problem})",
+        hint="SELECT pgtrickle.resume_stream_table(…) copies the table again",
+    )

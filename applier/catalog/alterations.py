@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from applier.catalog.database import Connection, Database
@@ -36,6 +36,11 @@ class PendingAlterations:
             if expected is not None and adopted != (expected,):
                 raise Superseded(f"stream table {pgt_id} was altered again or dropped")
             yield
+
+    def evolve(self, ids: Collection[int]) -> int:
+        """Let these stream tables follow columns that were added to their sources; return how many begin to."""
+        row = self._connection.execute("SELECT pgtrickle._evolve(%s)", (list(ids),)).fetchone()
+        return int(str(row[0])) if row else 0
 
     def exchange(self, pgt_id: int) -> None:
         """Replace a stream table by the one that was built for it; does not wait for sessions that read the old one."""

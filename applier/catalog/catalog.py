@@ -5,6 +5,7 @@ from __future__ import annotations
 from applier.catalog.alterations import PendingAlterations
 from applier.catalog.checkpoints import Checkpoints
 from applier.catalog.database import Database
+from applier.catalog.dependencies import DependencyStore
 from applier.catalog.frontiers import Frontiers
 from applier.catalog.history import History
 from applier.catalog.service import ServiceState
@@ -22,4 +23,5 @@ class Catalog:
         self.checkpoints = Checkpoints(database)
         self.alterations = PendingAlterations(database)
         self.sources = SourceFacts(database)
+        self.dependencies = DependencyStore(database)
         self.service = ServiceState(database)

@@ -72,6 +72,15 @@ class Checkpoints:
             ).fetchone()
         return Manifest.from_json(row["manifest"]) if row else EMPTY_MANIFEST
 
+    def installation(self) -> str:
+        """Return what identifies this catalog. A server whose files were restored has the same."""
+        row = self._connection.execute(
+            "SELECT pg_catalog.concat_ws('/', s.system_identifier, d.oid, 'pgtrickle'::pg_catalog.regnamespace::oid)"
+            " FROM pg_catalog.pg_control_system() s, pg_catalog.pg_database d"
+            " WHERE d.datname = pg_catalog.current_database()"
+        ).fetchone()
+        return str(row[0]) if row else ""
+
     def save(self, applier: str, manifest: Manifest) -> None:
         """Store a checkpoint as the last one."""
         self._connection.execute(

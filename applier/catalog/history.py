@@ -13,6 +13,18 @@ from applier.catalog.database import Connection, Database
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import LsnRange
 
+ROWS_OF_STREAM_TABLE = 50_000
+"""Rows of history that a stream table keeps: half a day of a refresh per second."""
+
+_PRUNE_ROWS = """
+DELETE FROM pgtrickle.pgt_refresh_history h
+USING pgtrickle.pgt_stream_tables s, LATERAL (
+    SELECT k.refresh_id FROM pgtrickle.pgt_refresh_history k WHERE k.pgt_id = s.pgt_id
+    ORDER BY k.refresh_id DESC OFFSET %s LIMIT 1
+) last
+WHERE h.pgt_id = s.pgt_id AND h.refresh_id <= last.refresh_id
+"""
+
 
 @dataclass(frozen=True)
 class RefreshExecution:
@@ -25,6 +37,8 @@ class RefreshExecution:
     started: datetime
     rows_in: int
     compute_ms: float
+    request: datetime | None = None
+    """When it was requested to compute everything once more, if this does it: always recorded."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +87,12 @@ class History:
         with suppress(ForeignKeyViolation), self._connection.cursor() as cursor:
             record_refresh(cursor, HistoryRow(pgt_id, execution, 0, 0, 0.0, lsn_range), error.problem)
 
-    def prune(self, days: int) -> int:
-        """Delete refreshes older than `days`; return how many."""
-        return self._connection.execute(
+    def prune(self, days: int, rows: int = ROWS_OF_STREAM_TABLE) -> int:
+        """Delete refreshes older than `days`, and all but the last `rows` of each stream table; return how many."""
+        old = self._connection.execute(
             "DELETE FROM pgtrickle.pgt_refresh_history WHERE start_time < now() - make_interval(days => %s)", (days,)
         ).rowcount
+        return old + self._connection.execute(_PRUNE_ROWS, (rows,)).rowcount
 
 
 def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: HistoryRow, error: str | None = None) -> None:

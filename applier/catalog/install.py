@@ -14,8 +14,8 @@ from applier.errors import InstallError
 
 log = logging.getLogger(__name__)
 
-LOCK_KEY = 0x7067_7472
-"""Advisory lock: only one installer runs at a time."""
+_LOCK = "LOCK TABLE pgtrickle.pgt_schema_version IN EXCLUSIVE MODE"
+"""Only one installer runs at a time. Not an advisory lock: anybody may hold one."""
 
 Connection = psycopg.Connection[tuple[object, ...]]
 Cursor = psycopg.Cursor[tuple[object, ...]]
@@ -50,6 +50,8 @@ def install_catalog(connection: Connection, *, dry_run: bool = False) -> list[st
             f"the role may not install the catalog: {error.diag.message_primary}",
             hint="run it as a role with CREATE on the database, or as the one that owns schema pgtrickle",
         ) from error
+    except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema, psycopg.errors.DuplicateTable) as error:
+        raise InstallError("another session installs the catalog at this moment", hint="run it again") from error
     except psycopg.errors.DependentObjectsStillExist as error:
         raise InstallError(
             f"an older function cannot be replaced: {error.diag.message_detail}",
@@ -58,7 +60,6 @@ def install_catalog(connection: Connection, *, dry_run: bool = False) -> list[st
 
 
 def _install(cursor: Cursor) -> list[str]:
-    cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
     # Not IF NOT EXISTS: that requires the right to create the schema even when it exists.
     if cursor.execute("SELECT to_regnamespace('pgtrickle') IS NULL").fetchone() == (True,):
         cursor.execute("CREATE SCHEMA pgtrickle")
@@ -66,6 +67,7 @@ def _install(cursor: Cursor) -> list[str]:
         "CREATE TABLE IF NOT EXISTS pgtrickle.pgt_schema_version"
         " (version int PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
     )
+    cursor.execute(_LOCK)
     rows = cursor.execute("SELECT version FROM pgtrickle.pgt_schema_version").fetchall()
     done = {int(str(row[0])) for row in rows}
     known = migrations()
@@ -124,8 +126,9 @@ def _describe_settings(cursor: Cursor) -> None:
 
 _FUNCTIONS = (
     "SELECT oid::regprocedure::text, pg_get_function_arguments(oid), pg_get_function_result(oid) FROM pg_proc"
-    # Not trigger functions: dropping one, even for a moment, blocks every reader of its table.
-    " WHERE pronamespace = 'pgtrickle'::regnamespace AND prorettype <> 'trigger'::regtype"
+    # Not trigger functions: dropping one, even for a moment, blocks every reader of its table. An event trigger fires
+    # for the functions that are dropped here.
+    " WHERE pronamespace = 'pgtrickle'::regnamespace AND prorettype <> ALL ('{trigger,event_trigger}'::regtype[])"
 )
 
 
@@ -170,15 +173,13 @@ def uninstall_catalog(
     """
     removed: list[str] = []
     with connection.transaction(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
         if cursor.execute("SELECT to_regclass('pgtrickle.pgt_stream_tables') IS NULL").fetchone() == (True,):
             return removed
+        cursor.execute(_LOCK)
         if users := [str(row[0]) for row in cursor.execute(_USERS).fetchall()]:
             raise InstallError(f"{', '.join(users)} read schema pgtrickle", hint="drop them first")
-        running = cursor.execute(
-            "SELECT severity FROM pgtrickle.health_check() WHERE check_name = 'applier_running'"
-        ).fetchone()
-        if running == ("OK",):
+        # One that hangs still holds its lock.
+        if cursor.execute("SELECT pgtrickle._is_running('pg-trickle-applier')").fetchone() == (True,):
             raise InstallError("an applier maintains the stream tables", hint="stop pg-trickle-applier first")
         tables = cursor.execute(
             "SELECT format('%I.%I', pgt_schema, pgt_name) FROM pgtrickle.pgt_stream_tables"

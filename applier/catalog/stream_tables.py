@@ -43,7 +43,8 @@ class StreamTableRow:
     append_only: bool
     auto_threshold: float | None
     frontier: str | None
-    data_timestamp: datetime | None
+    refreshed_at: datetime | None
+    """When the applier refreshed it last, by the applier's clock."""
     refresh_requested: bool
     """Whether a user requested a refresh now."""
     reads: list[int]
@@ -53,11 +54,22 @@ class StreamTableRow:
     partial: bool = False
     """Whether a progressive refresh was interrupted: its rows belong to no frontier."""
     altered: bool = False
-    """Whether a new query with the same columns is pending."""
+    """Whether a new query with the same columns, or these and further ones, is pending."""
+    alter_reason: str = ""
+    """The reason of the pending query for the history, what was seen, and who asked for it."""
+    alter_detail: str = ""
+    alter_initiated_by: str = ""
     replaces: int | None = None
     """The id of the stream table that this one is built to replace."""
     error: str | None = None
     hint: str | None = None
+    reinit_reason: str | None = None
+    """Why it has to be computed as a whole once more; None when it has not."""
+    reinit_detail: str | None = None
+    reinit_initiated_by: str = ""
+    reinit_requested_at: datetime | None = None
+    sinks_differ: bool = False
+    """Whether the other sinks may hold other rows than PostgreSQL; only known when a whole computation is pending."""
 
     @property
     def table(self) -> TableId:
@@ -74,6 +86,22 @@ class StreamTableRow:
         """Its status."""
         return Status(self.status)
 
+    @property
+    def reinitializes(self) -> bool:
+        """Whether its next refresh has to compute everything once more."""
+        return self.reinit_requested_at is not None
+
+    @property
+    def in_service(self) -> bool:
+        """Whether it is refreshed; a suspended one only to be repaired."""
+        match self.state:
+            case Status.INITIALIZING | Status.ACTIVE:
+                return True
+            case Status.SUSPENDED:
+                return self.reinitializes
+            case Status.PAUSED:
+                return False
+
 
 _BASE_COLUMNS = """
 WITH RECURSIVE step (attnum, attname, type, typmod) AS (
@@ -86,6 +114,10 @@ WITH RECURSIVE step (attnum, attname, type, typmod) AS (
 SELECT s.attname, s.type::int8, s.typmod FROM step s JOIN pg_catalog.pg_type t ON t.oid = s.type AND t.typtype <> 'd'
 ORDER BY s.attnum
 """
+
+
+_UNFINISHED = "unfinished_plans"
+"""The key in pgt_plans.plan that counts how often planning began and did not end."""
 
 
 class StreamTableStore:
@@ -105,17 +137,25 @@ class StreamTableStore:
                 "SELECT s.pgt_id, s.pgt_relid::int8, s.pgt_schema, s.pgt_name, s.original_query,"
                 " s.defining_query, s.analysed_at AS created_at, s.status, s.schedule, s.refresh_mode, s.full_policy,"
                 " s.append_only,"
-                " s.auto_threshold, f.frontier::text AS frontier, f.data_timestamp,"
+                " s.auto_threshold, f.frontier::text AS frontier, f.refreshed_at,"
                 " s.pgt_id IN (SELECT pgtrickle._refresh_requests()) AS refresh_requested,"
                 " ARRAY(SELECT d.source_relid::int8 FROM pgtrickle.pgt_dependencies d"
                 "       WHERE d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE') AS reads,"
                 " EXISTS (SELECT FROM pgtrickle.pgt_dependencies d"
                 "         WHERE d.pgt_id = s.pgt_id AND d.source_type = 'UNCAPTURED') AS reads_uncaptured,"
                 " s.partial_until IS NOT NULL AS partial,"
-                " a.pgt_id IS NOT NULL AS altered, s.replaces, s.last_error_message AS error, s.last_error_hint AS hint"
+                " a.pgt_id IS NOT NULL AS altered, coalesce(a.reason, '') AS alter_reason,"
+                " coalesce(a.detail, '') AS alter_detail, coalesce(a.initiated_by, '') AS alter_initiated_by,"
+                " s.replaces,"
+                " s.last_error_message AS error, s.last_error_hint AS hint,"
+                " r.reason AS reinit_reason, r.detail AS reinit_detail, r.requested_at AS reinit_requested_at,"
+                " coalesce(r.initiated_by, '') AS reinit_initiated_by,"
+                " CASE WHEN r.pgt_id IS NOT NULL THEN pgtrickle._sinks_differ(s) ELSE false END AS sinks_differ"
                 " FROM pgtrickle.pgt_stream_tables s"
                 " LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)"
-                " LEFT JOIN pgtrickle.pgt_alterations a USING (pgt_id) ORDER BY s.pgt_id"
+                " LEFT JOIN pgtrickle.pgt_alterations a USING (pgt_id)"
+                " LEFT JOIN pgtrickle.pgt_reinitializations r ON r.pgt_id = s.pgt_id AND r.refused_at IS NULL"
+                " ORDER BY s.pgt_id"
             ).fetchall()
 
     def base_sources(self, pgt_id: int) -> frozenset[TableId]:
@@ -135,13 +175,32 @@ class StreamTableStore:
         with self._connection.cursor(row_factory=tuple_row) as cursor:
             return cursor.execute(_BASE_COLUMNS, (relid,)).fetchall()
 
+    def begin_plan(self, pgt_id: int) -> int:
+        """Note that planning begins; return how often it began without an end: then it took the process along."""
+        row = self._connection.execute(
+            "INSERT INTO pgtrickle.pgt_plans AS p (pgt_id, plan)"
+            " SELECT pgt_id, jsonb_build_object(%(mark)s::text, 1) FROM pgtrickle.pgt_stream_tables"
+            " WHERE pgt_id = %(pgt_id)s FOR KEY SHARE ON CONFLICT (pgt_id) DO UPDATE SET plan ="
+            " p.plan || jsonb_build_object(%(mark)s::text, coalesce((p.plan ->> %(mark)s)::int, 0) + 1)"
+            " RETURNING (plan ->> %(mark)s)::int",
+            {"mark": _UNFINISHED, "pgt_id": pgt_id},
+        ).fetchone()
+        return int(str(row[0])) - 1 if row else 0
+
+    def end_plan(self, pgt_id: int) -> None:
+        """Note that planning ended, whatever came of it."""
+        self._connection.execute(
+            "UPDATE pgtrickle.pgt_plans SET plan = plan - %(mark)s::text WHERE pgt_id = %(pgt_id)s AND plan ? %(mark)s",
+            {"mark": _UNFINISHED, "pgt_id": pgt_id},
+        )
+
     def save_plan(self, pgt_id: int, plan: dict[str, object]) -> None:
         """Store how a stream table is maintained, for explain_stream_table(); nothing if it was just dropped."""
         self._connection.execute(
             "INSERT INTO pgtrickle.pgt_plans (pgt_id, plan) SELECT pgt_id, %s::jsonb FROM pgtrickle.pgt_stream_tables"
             " WHERE pgt_id = %s FOR KEY SHARE"
             " ON CONFLICT (pgt_id) DO UPDATE SET plan = excluded.plan, planned_at = now()",
-            (json.dumps(plan), pgt_id),
+            (json.dumps(_without_nul(plan)), pgt_id),
         )
 
     def revert_append_only(self, pgt_id: int) -> None:
@@ -158,4 +217,21 @@ class StreamTableStore:
                 " last_error_code = %s, last_error_message = %s, last_error_hint = %s WHERE pgt_id = %s",
                 (type(error).__name__, error.problem, error.hint, pgt_id),
             )
+            # A request that could not be carried out waits for `resume`: its rows are still not those of its query.
+            self._connection.execute(
+                "UPDATE pgtrickle.pgt_reinitializations SET refused_at = now() WHERE pgt_id = %s", (pgt_id,)
+            )
             send_alert(self._connection, "suspended", pgt_id=pgt_id, error=error.problem, hint=error.hint)
+
+
+def _without_nul(value: object) -> object:
+    """Return JSON that PostgreSQL can store: a plan may hold NUL characters, between the labels of an enum."""
+    match value:
+        case str():
+            return value.replace("\0", " ")
+        case dict():
+            return {name: _without_nul(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_without_nul(inner) for inner in value]
+        case _:
+            return value

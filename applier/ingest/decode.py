@@ -28,7 +28,7 @@ def decode_messages(spark: SparkSession, codec: ChangeCodec, messages: pa.Chunke
     # With its default calendar Spark would reject dates that PostgreSQL accepts.
     record = from_avro(body, codec.text, {"datetimeRebaseMode": "CORRECTED", "mode": "FAILFAST"})
     columns = codec.schema.columns
-    special = [f"r.row.`{avro_name(c.name)}`.member1 IS NOT NULL" for c in columns if _can_be_text(c)]
+    special = [f"r.row.`{avro_name(c.name)}`.member1 IS NOT NULL" for c in columns if can_be_text(c)]
     try:
         rows = (
             frame.select(record.alias("r"))
@@ -52,11 +52,11 @@ def decode_messages(spark: SparkSession, codec: ChangeCodec, messages: pa.Chunke
     return Chunk(rows.select(names).cast(schema), codec.schema)
 
 
-def _can_be_text(column: Column) -> bool:
+def can_be_text(column: Column) -> bool:
     """Whether some values of the column can be held only as text: then the Avro union has a branch for them."""
     return len(column.type.avro) > 2
 
 
 def _value_sql(column: Column) -> str:
     field = f"r.row.`{avro_name(column.name)}`"
-    return f"{field}.member0" if _can_be_text(column) else field
+    return f"{field}.member0" if can_be_text(column) else field

@@ -9,20 +9,23 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import numpy as np
 
 from applier.errors import StreamLost
+from applier.ingest.source_times import SourceTimes
 from applier.trace.align import LSN
 from applier.trace.stamped_rows import Chunk, Pending, Run, StampedRow
 from shared_schema.change_row import Op
+from shared_schema.checkpoints import CheckpointParts
 from shared_schema.lsn import ORIGIN, Lsn
-from shared_schema.progress import Capture, Offsets, Progress
+from shared_schema.progress import Capture, Checkpoint, Offsets, Progress, ProgressRecord
 from shared_schema.table_schema import TableId
 
 TopicPartition = tuple[str, int]
 
-COPY_AGAIN = "copy the tables again: stop pg-trickle-cdc, run `pg-trickle-cdc drop-slot`, start it, start the applier"
+COPY_AGAIN = "copy the tables again: stop pg-trickle-cdc, run `pg-trickle-cdc resync`, start it, start the applier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,41 +40,118 @@ class Skipped:
     until: Lsn
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A message of a relation could not be decoded; its commit is at `since` or later."""
+
+    table: TableId
+    since: Lsn
+    problem: str
+
+
 @dataclass
 class _Marks:
-    """The offsets at which the rows of each commit begin in one partition, so that a restart can begin there."""
+    """The offsets at which the rows of each commit begin in one partition, so that a restart can begin there.
+
+    Both lists ascend: at or after an LSN there is no row before its offset.
+    """
 
     lsns: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
 
     def add(self, lsn: int, offset: int) -> None:
+        """Note a row. The rows of a micro-batch need not come in the order of their offsets."""
+        place = len(self.lsns)
         if not self.lsns or lsn > self.lsns[-1]:
             self.lsns.append(lsn)
             self.offsets.append(offset)
+        elif offset >= self.offsets[-1]:
+            return
+        else:
+            place = bisect_left(self.lsns, lsn)
+            if self.lsns[place] != lsn:
+                self.lsns.insert(place, lsn)
+                self.offsets.insert(place, min(offset, self.offsets[place]))
+        for earlier in range(place, -1, -1):
+            if self.offsets[earlier] < offset:
+                return
+            self.offsets[earlier] = offset
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A progress record and the checkpoint that it continues: both must be read before its frontier counts."""
+
+    progress: Progress
+    parts: tuple[Checkpoint, ...]
 
 
 class Inbox:
     """Holds the rows that have arrived and are not yet part of a trace."""
 
-    def __init__(self, frontier: Lsn = ORIGIN, positions: Offsets | None = None) -> None:
+    def __init__(
+        self, frontier: Lsn = ORIGIN, positions: Offsets | None = None, times: SourceTimes | None = None
+    ) -> None:
+        self.times = times or SourceTimes()
+        """The times of the sources' server at the frontiers that were reached."""
         self.frontier = frontier
         """Everything before it has arrived."""
         self.captures: dict[TableId, Capture] = {}
+        self.progress: Progress | None = None
+        """The record of the frontier: which server and slot the topics were written from."""
         self._next: dict[TopicPartition, int] = {
             (topic, partition): offset
             for topic, partitions in (positions or {}).items()
             for partition, offset in partitions.items()
         }
         self._start = frontier
-        self._waiting: deque[Progress] = deque()
+        self._waiting: deque[_Waiting] = deque()
+        self._checkpoint = CheckpointParts()
+        self._parts: tuple[Checkpoint, ...] = ()
+        """The parts of the checkpoint to which the last progress record referred."""
         self._pending: dict[TableId, Pending] = defaultdict(Pending)
         self._marks: dict[TopicPartition, _Marks] = defaultdict(_Marks)
         self._record_partitions: set[TopicPartition] = set()
         self.gaps: dict[TableId, Lsn] = {}
         """Relations of which rows were deleted before they were read: nothing is known of them between the frontier at
         that time and this position, which is that of a capture."""
+        self._unreadable: dict[TableId, Unreadable] = {}
+        self._bytes = 0
         self._awaited: set[TopicPartition] = set()
         """Partitions in which the T row of that capture has not arrived yet."""
+
+    def count_bytes(self, size: int) -> None:
+        """Note the size of messages that are added."""
+        self._bytes += size
+
+    def has_room(self, most: int) -> bool:
+        """Whether to add more. Not while rows of more than `most` bytes came and some of them can be taken.
+
+        The rows of an unfinished commit do not count: only with more of them it ends.
+        """
+        return self._bytes <= most or self.advance() <= self._start
+
+    def add_unreadable(self, at: TopicPartition, offset: int, table: TableId, problem: str) -> None:
+        """Note a message that cannot be decoded: of its relation nothing is known from its commit on.
+
+        That commit is not before the frontier, nor before any row that precedes the message in its partition.
+        """
+        self.mark_read(at, offset)
+        marks = self._marks[at]
+        earlier = [lsn for lsn, place in zip(marks.lsns, marks.offsets, strict=True) if place < offset]
+        since = max(self.frontier, Lsn(max(earlier, default=0)))
+        known = self._unreadable.get(table)
+        if known is None or since < known.since:
+            self._unreadable[table] = Unreadable(table, since, problem)
+
+    def unreadable(self) -> list[Unreadable]:
+        """Return the relations of which a message could not be decoded."""
+        return list(self._unreadable.values())
+
+    def forget_unreadable(self, noted: Unreadable) -> None:
+        """Forget one that its trace knows."""
+        if self._unreadable.get(noted.table) == noted:
+            del self._unreadable[noted.table]
 
     def skip(self, skipped: Skipped) -> None:
         """Note that rows of a partition are lost; it is read from its first offset, and counts from its capture on."""
@@ -87,7 +167,8 @@ class Inbox:
         table = stamped.schema.table
         if stamp.lsn >= max(self._start, self.gaps.get(table, ORIGIN)):
             self._pending[table].add(stamped)
-            if stamped.row.op is Op.TRUNCATE and stamp.lsn == self.gaps.get(table):
+            is_truncate = stamped.row.op is Op.TRUNCATE and stamped.row.values is None
+            if is_truncate and stamp.lsn == self.gaps.get(table):
                 self._awaited.discard(at)
 
     def add_chunk(self, at: TopicPartition, offsets: np.ndarray, chunk: Chunk) -> None:
@@ -100,15 +181,26 @@ class Inbox:
         table = chunk.schema.table
         self._pending[table].add_chunk(chunk, max(self._start, self.gaps.get(table, ORIGIN)))
 
-    def add_record(self, at: TopicPartition, offset: int, record: Progress | Capture) -> None:
-        """Add a progress or capture record."""
+    def add_record(self, at: TopicPartition, offset: int, record: ProgressRecord) -> None:
+        """Add a record of the progress topic.
+
+        A progress record whose checkpoint compaction has removed is dropped: the topic has a newer one.
+        """
         self.mark_read(at, offset)
         self._record_partitions.add(at)
         match record:
-            case Progress():
-                self._waiting.append(record)
+            case Progress(checkpoint=None):
+                self._waiting.append(_Waiting(record, ()))
+            case Progress(checkpoint=place):
+                if place is not None and (parts := self._checkpoint.find(place)) is not None:
+                    self._waiting.append(_Waiting(record, parts))
             case Capture():
                 self.captures[record.table] = record
+            case Checkpoint():
+                self._checkpoint.add(record)
+                self.captures |= {capture.table: capture for capture in record.captures}
+            case _:
+                assert_never(record)
 
     def mark_read(self, at: TopicPartition, offset: int) -> None:
         """Note that a message with this offset has arrived."""
@@ -117,19 +209,33 @@ class Inbox:
     def advance(self) -> Lsn:
         """Apply every progress record whose offsets have all arrived; return the new frontier."""
         while self._waiting and self._is_complete(self._waiting[0]):
-            frontier = self._waiting.popleft().frontier
+            progress = self._waiting.popleft().progress
+            frontier = progress.frontier
             if any(self.frontier < frontier <= until for until in self.gaps.values()):
                 continue
             if self._awaited:
                 topics = ", ".join(sorted({topic for topic, _ in self._awaited}))
                 raise StreamLost(f"a copy on {topics} was deleted before all of it was read", hint=COPY_AGAIN)
+            if frontier >= self.frontier:
+                self.progress = progress
             self.frontier = max(self.frontier, frontier)
+            self.times.add(progress)
         return self.frontier
 
-    def _is_complete(self, progress: Progress) -> bool:
-        return progress.frontier <= self._start or all(
+    def _is_complete(self, waiting: _Waiting) -> bool:
+        if waiting.progress.frontier <= self._start:
+            return True
+        if not self._has_read(waiting.progress.end_offsets):
+            return False
+        if self._parts is not waiting.parts and all(self._has_read(part.end_offsets) for part in waiting.parts):
+            # What was read once stays read, so later records of the same checkpoint need not look at it again.
+            self._parts = waiting.parts
+        return self._parts is waiting.parts
+
+    def _has_read(self, ends: Offsets) -> bool:
+        return all(
             self._next.get((topic, partition), 0) >= end
-            for topic, partitions in progress.end_offsets.items()
+            for topic, partitions in ends.items()
             for partition, end in partitions.items()
         )
 
@@ -137,6 +243,7 @@ class Inbox:
         """Remove and return the rows before the frontier, per relation, in stamp order."""
         runs_by_table = {table: pending.take(self.frontier) for table, pending in self._pending.items()}
         self._start = max(self._start, self.frontier)
+        self._bytes = 0
         return {table: runs for table, runs in runs_by_table.items() if runs}
 
     def positions(self) -> Offsets:
@@ -149,8 +256,8 @@ class Inbox:
     def restart_offsets(self, frontier: Lsn) -> Offsets:
         """Return per partition the offset from which everything at or after `frontier` can be read again.
 
-        Not for progress records: a restart reads that small, compacted topic from its beginning, because a capture
-        record in it may be older than the frontier.
+        Not for progress records: a restart reads them from a checkpoint on, because a capture record may be older than
+        the frontier.
         """
         offsets: Offsets = defaultdict(dict)
         for at, position in self._next.items():

@@ -5,26 +5,33 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from applier.errors import Infrastructure
 from applier.ingest import decode, stream
 from applier.ingest.inbox import Inbox, TopicPartition
+from applier.ingest.on_disk import is_plain, move_to_disk, pack_rows
+from applier.ingest.pieces import read_pieces
 from applier.ingest.schemas import SchemaReader
 from applier.ingest.start_offsets import find_start_offsets
 from applier.settings import ApplierSettings
 from applier.spark.scratch import Scratch
 from applier.trace.stamped_rows import Chunk, StampedRow
+from applier.unexpected import to_own_error
 from shared_schema import avro, progress
-from shared_schema.topics import progress_topic
+from shared_schema.errors import ContractError
+from shared_schema.table_schema import TableId, TableSchema
+from shared_schema.topics import progress_topic, table_of_topic
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +41,14 @@ RESTART_PAUSES_S = (0.2, 1.0, 2.0, 5.0)
 MIN_JVM_MESSAGES = 2_000
 """So many messages with one header, or more, are decoded in the JVM; for fewer a Spark query does not pay off."""
 
+LARGE_PIECE = 0.25
+"""Rows of a piece with at least this fraction of the most bytes are held on disk."""
+
+WAITING_PIECES = 4
+"""No more messages are read while the rows of so many full pieces wait for a tick."""
+
+LOOK_EVERY_S = 0.5
+
 STEADY_AFTER_S = 30.0
 """After a query ran this long, failures are counted from one again."""
 
@@ -42,6 +57,13 @@ def _fast_folder(fallback: Path) -> Path:
     """Return a folder in memory if there is one: Spark's checkpoint is only a throw-away cache."""
     memory = Path("/dev/shm")  # noqa: S108
     return memory if memory.is_dir() else fallback
+
+
+_Message = tuple[str, int, int, bytes | None]
+"""Topic, partition, offset, value."""
+
+_Chunks = list[tuple[TopicPartition, np.ndarray, Chunk]]
+"""Chunks with their partition and the offsets of their rows."""
 
 
 class Ingest:
@@ -66,6 +88,9 @@ class Ingest:
         self._failure: Exception | None = None
         self._failures = 0
         self._started = 0.0
+        self._most_bytes = settings.bytes_per_trigger
+        self._is_stopping = False
+        self._row_files: Scratch | None = None
 
     def start(self) -> None:
         """Start the query at the positions of the inbox."""
@@ -79,18 +104,26 @@ class Ingest:
                     extra={"table": str(skipped.table), "capture": str(skipped.until)},
                 )
                 self._inbox.skip(skipped)
+        self._is_stopping = False
         self._scratch = Scratch(_fast_folder(self._settings.scratch_dir), "ingest")
+        self._row_files = Scratch(self._settings.scratch_dir, "rows")
         self._query = stream.start(self._spark, self._settings, found.offsets, self._scratch.path, self._receive)
         self._started = time.monotonic()
 
     def stop(self) -> None:
-        """Stop the query and remove its folder."""
+        """Stop the query and remove its folders."""
+        with self._lock:
+            self._is_stopping = True
+            self._lock.notify_all()
         if self._query is not None:
             self._query.stop()
             self._query = None
         if self._scratch is not None:
             self._scratch.remove()
             self._scratch = None
+        if self._row_files is not None:
+            self._row_files.remove()
+            self._row_files = None
 
     def tend(self) -> None:
         """Restart a query that ended. Raises the error of a message that breaks the contract: a retry does not help."""
@@ -108,10 +141,26 @@ class Ingest:
         time.sleep(pause)
         self.start()
 
-    def _receive(self, messages: pa.Table) -> None:
+    def _receive(self, batch: DataFrame) -> None:
+        for messages in read_pieces(batch, self._most_bytes, stream.client_options(self._settings)):
+            self._wait_for_room()
+            self._add(messages)
+
+    def _wait_for_room(self) -> None:
+        """Wait while the rows of several pieces wait for a tick: what is not read yet waits in Kafka."""
+        most = WAITING_PIECES * self._most_bytes
+        with self._lock:
+            while not self._is_stopping and not self._inbox.has_room(most):
+                self._lock.wait(LOOK_EVERY_S)
+            if self._is_stopping:
+                raise Infrastructure("the Kafka reader is being stopped")
+
+    def _add(self, messages: pa.Table) -> None:
         try:
             chunks, others = self._decode_many(messages)
             decoded = [(message, self._decode(*message)) for message in _message_tuples(others)]
+            if messages.nbytes >= LARGE_PIECE * self._most_bytes:
+                chunks, decoded = self._hold_on_disk(chunks, decoded)
         except Infrastructure:
             raise
         except Exception as error:
@@ -119,6 +168,7 @@ class Ingest:
             self._failure = error
             raise
         with self._lock:
+            self._inbox.count_bytes(messages.nbytes)
             for at, offsets, chunk in chunks:
                 self._inbox.add_chunk(at, offsets, chunk)
             for (topic, partition, offset, _), content in decoded:
@@ -128,42 +178,87 @@ class Ingest:
                         self._inbox.mark_read(at, offset)
                     case StampedRow():
                         self._inbox.add_row(at, offset, content)
+                    case _Unreadable():
+                        self._inbox.add_unreadable(at, offset, content.table, content.problem)
                     case _:
                         self._inbox.add_record(at, offset, content)
             self._lock.notify_all()
 
-    def _decode_many(self, messages: pa.Table) -> tuple[list[tuple[TopicPartition, np.ndarray, Chunk]], pa.Table]:
+    def _hold_on_disk(
+        self, chunks: _Chunks, decoded: Sequence[tuple[_Message, _Content]]
+    ) -> tuple[_Chunks, list[tuple[_Message, _Content]]]:
+        """Return the same with all rows on disk that can be there."""
+        groups: dict[tuple[TopicPartition, TableSchema], tuple[list[int], list[StampedRow]]] = {}
+        left: list[tuple[_Message, _Content]] = []
+        for message, content in decoded:
+            if isinstance(content, StampedRow) and is_plain(content):
+                offsets, rows = groups.setdefault((message[:2], content.schema), ([], []))
+                offsets.append(message[2])
+                rows.append(content)
+            else:
+                left.append((message, content))
+        packed = list(chunks)
+        for (at, _), (offsets, rows) in groups.items():
+            if (chunk := pack_rows(rows)) is not None:
+                packed.append((at, np.array(offsets), chunk))
+            else:
+                left += [((*at, offset, None), row) for offset, row in zip(offsets, rows, strict=True)]
+        folder = self._row_files.path if self._row_files is not None else self._settings.scratch_dir
+        return [(at, offsets, move_to_disk(chunk, folder)) for at, offsets, chunk in packed], left
+
+    def _decode_many(self, messages: pa.Table) -> tuple[_Chunks, pa.Table]:
         """Decode messages of which there are many with one header; return their chunks, and the other messages."""
         if messages.num_rows < MIN_JVM_MESSAGES:
             return [], messages
         chunks, others = [], []
         for at, group in _group_by_header(messages):
-            message = group["value"][0].as_py()
-            chunk = None
-            if (
-                group.num_rows >= MIN_JVM_MESSAGES
-                and at[0] != self._progress_topic
-                and (message or b"").startswith(avro.MAGIC)
-            ):
-                chunk = decode.decode_messages(self._spark, self._schemas.codec(message), group["value"])
+            is_many = group.num_rows >= MIN_JVM_MESSAGES and at[0] != self._progress_topic
+            codec = self._codec_of(group["value"][0].as_py()) if is_many else None
+            chunk = None if codec is None else decode.decode_messages(self._spark, codec, group["value"])
             if chunk is None:
                 others.append(group)
             else:
                 chunks.append((at, group["offset"].to_numpy(), chunk))
         return chunks, pa.concat_tables([messages.slice(0, 0), *others])
 
-    def _decode(
-        self, topic: str, _partition: int, _offset: int, value: bytes | None
-    ) -> StampedRow | progress.Progress | progress.Capture | None:
+    def _codec_of(self, message: bytes | None) -> avro.ChangeCodec | None:
+        """Return the codec of a message; None where the driver must find out message by message why there is none."""
+        try:
+            return self._schemas.codec(message) if (message or b"").startswith(avro.MAGIC) and message else None
+        except ContractError:
+            return None
+
+    def _decode(self, topic: str, partition: int, offset: int, value: bytes | None) -> _Content:
+        """Decode a message. One of a table that cannot be decoded concerns that table; a record concerns everybody."""
         if value is None:
             return None
         if topic == self._progress_topic:
             return progress.decode_progress(value)
-        codec = self._schemas.codec(value)
-        return StampedRow(codec.decode(value), codec.schema)
+        table = table_of_topic(self._settings.topic_prefix, topic)
+        try:
+            codec = self._schemas.codec(value)
+            return StampedRow(codec.decode(value), codec.schema)
+        except Exception as error:
+            place = f"message {offset} of {topic}, partition {partition}"
+            own = to_own_error(place, error)
+            if table is None:
+                raise
+            return _Unreadable(table, f"{place}: {type(own).__name__}")
 
 
-def _message_tuples(messages: pa.Table) -> list[tuple[str, int, int, bytes | None]]:
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """A message that cannot be decoded, and why."""
+
+    table: TableId
+    problem: str
+
+
+_Content: TypeAlias = StampedRow | progress.ProgressRecord | _Unreadable | None
+"""What a message holds; None for a tombstone."""
+
+
+def _message_tuples(messages: pa.Table) -> list[_Message]:
     """Return topic, partition, offset and value; the value is None for a tombstone, which deletes a key's record."""
     return list(zip(*(messages[name].to_pylist() for name in messages.column_names), strict=True))
 

@@ -27,6 +27,7 @@ class SchemaReader:
         self._topic = schemas_topic(prefix)
         self._lock = threading.Lock()
         self._codecs: dict[bytes, avro.ChangeCodec] = {}
+        self._missing: set[bytes] = set()
         self._consumer = Consumer(
             client
             | {
@@ -51,11 +52,18 @@ class SchemaReader:
         return self._version(bytes.fromhex(capture.schema_id)).schema
 
     def _version(self, fingerprint: bytes) -> avro.ChangeCodec:
-        self._read_until(lambda: fingerprint in self._codecs, f"schema {fingerprint.hex()} is not on {self._topic}")
+        problem = f"schema {fingerprint.hex()} is not on {self._topic}"
+        # Many messages may name the same missing schema: only the first one waits for it.
+        wait_s = 0.0 if fingerprint in self._missing else WAIT_S
+        try:
+            self._read_until(lambda: fingerprint in self._codecs, problem, wait_s)
+        except ContractError:
+            self._missing.add(fingerprint)
+            raise
         return self._codecs[fingerprint]
 
-    def _read_until(self, found: Callable[[], bool], problem: str) -> None:
-        deadline = time.monotonic() + WAIT_S
+    def _read_until(self, found: Callable[[], bool], problem: str, wait_s: float) -> None:
+        deadline = time.monotonic() + wait_s
         # Called from the query's thread and from the tick's thread.
         with self._lock:
             while not found():

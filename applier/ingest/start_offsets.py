@@ -3,6 +3,9 @@
 Retention deletes rows from the beginning of a topic. Rows that were deleted before they were read are lost, and the
 rows after them have no meaning until the table is captured again: the T row of the capture removes everything before
 it. So a partition that begins after the position that is needed is read from its beginning, and counts from that T row.
+
+The progress topic is read from a checkpoint on: that of the last record up to the traces' frontier, or a later one if
+too many records follow it. Records in between are not needed, they only let the frontier advance in smaller steps.
 """
 
 from __future__ import annotations
@@ -10,21 +13,33 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import assert_never
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from applier.errors import Infrastructure, StreamLost
+from applier.errors import StreamLost
 from applier.ingest.inbox import COPY_AGAIN, Skipped
 from applier.ingest.stream import client_options, reaching_kafka
 from applier.settings import ApplierSettings
-from shared_schema import progress
 from shared_schema.lsn import Lsn
-from shared_schema.progress import Offsets
+from shared_schema.progress import Capture, Checkpoint, CheckpointPlace, Offsets, Progress, later_offsets
+from shared_schema.progress_topic import (
+    READER_OPTIONS,
+    FoundRecord,
+    complete_record,
+    find_frontier,
+    find_last,
+    read_records,
+    topic_range,
+)
 from shared_schema.table_schema import TableId
 from shared_schema.topics import progress_topic, table_of_topic
 
 REQUEST_TIMEOUT_S = 30.0
+
+MAX_RECORDS = 20_000
+"""Progress records that are read at a start, besides those since their checkpoint: that takes about a second."""
 
 
 @dataclass
@@ -35,20 +50,13 @@ class StartOffsets:
     skipped: list[Skipped] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _ProgressContent:
-    """The content of the progress topic: end offsets and captures."""
+    """What the progress topic says at its end, and where to read it from."""
 
+    first: int
     ends: Offsets
     captures: dict[TableId, Lsn]
-
-    def note(self, record: progress.Progress | progress.Capture) -> None:
-        match record:
-            case progress.Progress(end_offsets=ends):
-                for name, partitions in ends.items():
-                    self.ends[name].update(partitions)
-            case progress.Capture(table=table, snapshot_lsn=at):
-                self.captures[table] = at
 
 
 def find_start_offsets(settings: ApplierSettings, positions: Offsets, frontier: Lsn) -> StartOffsets:
@@ -62,19 +70,23 @@ def find_start_offsets(settings: ApplierSettings, positions: Offsets, frontier: 
             hint="set PG_TRICKLE_TOPIC_PREFIX back; to use other topics, drop the stream tables and choose another "
             "PG_TRICKLE_SLOT, which has its own traces",
         )
-    reader = {"group.id": "pg-trickle-offsets", "isolation.level": "read_committed", "enable.partition.eof": True}
-    with closing(Consumer(options | reader)) as consumer, reaching_kafka():
+    reader = options | READER_OPTIONS | {"group.id": "pg-trickle-offsets"}
+    with closing(Consumer(reader)) as consumer, reaching_kafka():
         for topic, metadata in AdminClient(options).list_topics(timeout=REQUEST_TIMEOUT_S).topics.items():
             table = table_of_topic(prefix, topic)
             if table is None and topic != progress_topic(prefix):
                 continue
             for partition in metadata.partitions:
                 first, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=REQUEST_TIMEOUT_S)
+                if table is None and topic not in positions:
+                    content = content or _read_progress(consumer, topic, frontier)
+                    found.offsets[topic][partition] = content.first
+                    continue
                 needed = positions.get(topic, {}).get(partition, 0)
                 found.offsets[topic][partition] = max(first, needed)
                 # The progress topic is compacted: its beginning moves, but the newest record of every key remains.
                 if table is not None and first > needed:
-                    content = content or _read_progress(consumer, progress_topic(prefix))
+                    content = content or _read_progress(consumer, progress_topic(prefix), frontier)
                     # After the last row of a partition only the marker of its transaction follows, which is no loss.
                     if content.ends.get(topic, {}).get(partition, first) > needed:
                         until = _find_capture(content, table, topic, frontier)
@@ -93,18 +105,47 @@ def _find_capture(content: _ProgressContent, table: TableId, topic: str, frontie
     return capture
 
 
-def _read_progress(consumer: Consumer, topic: str) -> _ProgressContent:
-    """Read the progress topic up to its current end: a topic that is written to all the time never ends."""
-    content = _ProgressContent(defaultdict(dict), {})
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=REQUEST_TIMEOUT_S)
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    while (message := consumer.poll(REQUEST_TIMEOUT_S)) is not None:
-        if (error := message.error()) is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
-                return content
-            raise Infrastructure(f"{topic} could not be read: {error.str()}")
-        if (value := message.value()) is not None:
-            content.note(progress.decode_progress(value))
-        if (message.offset() or 0) >= end - 1:
-            return content
-    raise Infrastructure(f"{topic} could not be read within {REQUEST_TIMEOUT_S:.0f} s")
+def _read_progress(consumer: Consumer, topic: str, frontier: Lsn) -> _ProgressContent:
+    """Find the newest record and the one to begin with."""
+    first, end = topic_range(consumer, topic)
+    newest = find_last(consumer, topic, lambda found: isinstance(found.record, Progress))
+    if newest is None or not isinstance(newest.record, Progress):
+        return _ProgressContent(first, {}, {})
+    whole = complete_record(consumer, topic, newest, newest.record)
+    if newest.record.checkpoint is None or whole is None:
+        return _read_all(consumer, topic, first, end)
+    captures = {capture.table: capture.snapshot_lsn for capture in whole.captures}
+    begin = _find_first(consumer, topic, newest, frontier, first)
+    return _ProgressContent(begin, whole.end_offsets, captures)
+
+
+def _find_first(consumer: Consumer, topic: str, newest: FoundRecord, frontier: Lsn, first: int) -> int:
+    """Return the offset of the checkpoint to begin with; not before offset `first`."""
+    first = max(first, newest.offset - MAX_RECORDS)
+    found = find_frontier(consumer, topic, frontier, first, newest.offset)
+    return _checkpoint_offset(found or newest)
+
+
+def _checkpoint_offset(found: FoundRecord) -> int:
+    match found.record:
+        case Progress(checkpoint=CheckpointPlace(offset=offset)):
+            return offset
+        case _:
+            return found.offset
+
+
+def _read_all(consumer: Consumer, topic: str, first: int, end: int) -> _ProgressContent:
+    """Read a topic without checkpoints, which an older version or another applier wrote."""
+    ends: Offsets = {}
+    captures: dict[TableId, Lsn] = {}
+    for found in read_records(consumer, topic, first, end):
+        match found.record:
+            case Progress(end_offsets=named):
+                ends = later_offsets(ends, named)
+            case Capture(table=table, snapshot_lsn=at):
+                captures[table] = at
+            case Checkpoint() | None:
+                pass
+            case _:
+                assert_never(found.record)
+    return _ProgressContent(first, ends, captures)

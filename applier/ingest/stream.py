@@ -1,4 +1,4 @@
-"""The one streaming query: Kafka -> batches of messages on the driver.
+"""The one streaming query: Kafka -> micro-batches, as frames.
 
 Spark's own checkpoint is a throw-away cache: every start begins at the offsets of the traces' checkpoint. So the folder
 is on the fastest local disk and is new each time.
@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
@@ -64,9 +63,9 @@ def start(
     settings: ApplierSettings,
     offsets: Offsets,
     scratch: Path,
-    receive: Callable[[pa.Table], None],
+    receive: Callable[[DataFrame], None],
 ) -> StreamingQuery:
-    """Start the query; `receive` gets each batch of messages on the query's thread: topic, partition, offset, value."""
+    """Start the query; `receive` gets each micro-batch on the query's thread, as Spark's Kafka source gives it."""
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", settings.kafka_bootstrap)
@@ -86,7 +85,7 @@ def start(
 
     def on_batch(batch: DataFrame, batch_id: int) -> None:
         nonlocal next_at
-        receive(batch.select("topic", "partition", "offset", "value").toArrow())
+        receive(batch)
         # `pollingDelay` above applies only to polls that found nothing.
         time.sleep(max(0.0, next_at - time.monotonic()))
         next_at = time.monotonic() + POLL_MS / 1000

@@ -23,6 +23,7 @@ from applier.functions.emit import spark_sql
 from applier.operators.support.accumulators import (
     COUNT,
     call_result,
+    grouped_columns,
     is_additive,
     key_names,
     row_accumulators,
@@ -43,7 +44,7 @@ from applier.operators.support.input_plans import InputPlans
 from applier.operators.support.inputs import Side
 from applier.operators.support.key_filter import KeyFilter
 from applier.plan.nodes import Aggregate
-from applier.zset import WEIGHT, ZSet, column_name, column_names
+from applier.zset import WEIGHT, ZSet, column_name, column_names, sum_same_rows
 
 OLD, NEW = ENDS = "o", "n"
 """The two ends of an LSN range; also the prefixes of the columns that belong to them."""
@@ -145,12 +146,11 @@ def _evaluate_groups(node: Aggregate, rows: str, sides: tuple[str, ...]) -> str:
 
 def _sum_by_group(node: Aggregate, rows: str, sides: tuple[str, ...]) -> str:
     """Return one row per group: for each end of the LSN range the columns from which every result is computed."""
-    keys, values = key_names(node), value_names(node)
+    keys = key_names(node)
     sums = {f"{side}_{name}": spark for side in sides for name, spark in sum_types(node).items()}
     totals = [f"{sum_column(name, spark)} AS {name}" for name, spark in sums.items()]
     if not is_additive(node):
-        grouping = f" GROUP BY {', '.join([*keys, *values])}" if keys or values else ""
-        rows = f"SELECT {', '.join([*keys, *values, *totals])} FROM ({rows}){grouping}"
+        rows = sum_same_rows(rows, grouped_columns(node), totals)
     call_results = {(side, i): call_result(node, i, side) for side in sides for i in range(len(node.calls))}
     totals += [f"{text} AS {name}" for part in call_results.values() for name, text in part.aggregated.items()]
     grouping = f" GROUP BY {', '.join(keys)}" if keys else ""

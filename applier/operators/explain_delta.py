@@ -54,6 +54,7 @@ from applier.operators.support.inputs import (
     identity_map,
 )
 from applier.plan.explain import describe
+from applier.plan.limits import PlanBudget
 from applier.plan.naming import NamedNode, name_columns
 from applier.plan.nodes import Aggregate, Field, Node, Recursion, Scan, StreamPlan, is_derived, scans
 from applier.zset import LEFT, RIGHT, ZSet
@@ -63,26 +64,28 @@ _NOTHING = ZSet("", ())
 _INDENT = "  "
 
 
-def explain_deltas(plan: StreamPlan) -> str:
-    """Return for each table what a change of it alone makes a refresh do."""
+def explain_deltas(plan: StreamPlan, budget: PlanBudget | None = None) -> str:
+    """Return for each table what a change of it alone makes a refresh do; with a budget, it ends in time."""
     names = {id(found.node): found for found in name_columns(plan).walk()}
     stateful = stateful_nodes(plan.root)
     lines: list[str] = []
     for table in dict.fromkeys(scan.table for scan in scans(plan.root)):
-        lines += _explain_change(plan.root, table, stateful, _Words(names))
+        lines += _explain_change(plan.root, table, stateful, _Words(names), budget)
     return "".join(f"{line}\n" for line in lines)
 
 
-def _explain_change(root: Node, table: TableId, stateful: Sequence[StatefulNode], words: _Words) -> Iterator[str]:
+def _explain_change(
+    root: Node, table: TableId, stateful: Sequence[StatefulNode], words: _Words, budget: PlanBudget | None
+) -> Iterator[str]:
     inputs = UsualInputs(table, frozenset(stateful))
     yield f"a change of {table}:"
     for node in stateful:
         if isinstance(node, Recursion) or table not in {scan.table for scan in scans(node)}:
             continue
-        if (found := plan_delta(node.input, Statistics(inputs))[0]) is not None:
+        if (found := plan_delta(node.input, Statistics(inputs, budget=budget))[0]) is not None:
             yield f"{_INDENT}updates the state of {words.node(node)}"
             yield from words.plan(found, 2)
-    changed = plan_delta(root, Statistics(inputs))[0]
+    changed = plan_delta(root, Statistics(inputs, budget=budget))[0]
     if changed is None:
         yield f"{_INDENT}changes nothing"
     else:

@@ -55,6 +55,7 @@ class _Condition:
     reads: frozenset[int]
     pair: tuple[Expr, Expr] | None
     """The two sides of an equality."""
+    reads_of_sides: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
 
 
 def inner_join(node: Join, left: ZSet, right: ZSet) -> ZSet:
@@ -143,8 +144,9 @@ def _flatten(node: Join, offset: int) -> tuple[list[_Factor], list[_Condition]]:
             factors.append(_Factor(side, range(start, start + len(fields(side)))))
     for left, right in node.equi:
         pair = shift(left, offset), shift(right, offset + width)
-        reads = frozenset((*columns_read(pair[0]), *columns_read(pair[1])))
-        conditions.append(_Condition(f"{spark_sql(pair[0])} = {spark_sql(pair[1])}", reads, pair))
+        sides = frozenset(columns_read(pair[0])), frozenset(columns_read(pair[1]))
+        text = f"{spark_sql(pair[0])} = {spark_sql(pair[1])}"
+        conditions.append(_Condition(text, sides[0] | sides[1], pair, sides))
     if node.residual is not None:
         moved = shift(node.residual, offset)
         conditions.append(_Condition(spark_sql(moved), frozenset(columns_read(moved)), None))
@@ -166,7 +168,9 @@ class _Product:
         remaining, pending = [i for i in range(len(self.factors)) if i != first], list(self.conditions)
         joined = []
         while remaining:
-            chosen = min(remaining, key=lambda i: _rank(self.factors[i], bound, pending, self.sizes[i]))
+            known = set(bound)
+            ranks = {i: _rank(self.factors[i], known, pending, self.sizes[i]) for i in remaining}
+            chosen = min(remaining, key=ranks.__getitem__)
             remaining.remove(chosen)
             factor = self.factors[chosen]
             seen = {*bound, *factor.places}
@@ -206,20 +210,19 @@ class _Product:
 
 
 def _rank(
-    factor: _Factor, bound: Sequence[int], conditions: Sequence[_Condition], size: Size
+    factor: _Factor, known_columns: set[int], conditions: Sequence[_Condition], size: Size
 ) -> tuple[bool, bool, int]:
     """Return the sort key of an input: first inputs that an equality connects to the rows so far.
 
     Among those, first inputs that have at most one match for each row.
     """
-    own_columns, known_columns = set(factor.places), set(bound)
+    own_columns = set(factor.places)
     bound_columns: set[int] = set()
     connected = False
     for condition in conditions:
         if condition.pair is None:
             continue
-        for own_side, other_side in (condition.pair, condition.pair[::-1]):
-            read, other_read = set(columns_read(own_side)), set(columns_read(other_side))
+        for read, other_read in (condition.reads_of_sides, condition.reads_of_sides[::-1]):
             if read and other_read and read <= own_columns and other_read <= known_columns:
                 connected = True
                 bound_columns |= read

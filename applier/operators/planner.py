@@ -204,6 +204,7 @@ class Planner:
 
         For a relation, `lookup` may name the rows that are needed at least; then fewer rows may come.
         """
+        self._statistics.check_time()
         if (prefix := linear_prefix(node)) is not None:
             return SnapshotRows(node, *prefix, side, lookup)
         match node:

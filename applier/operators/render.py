@@ -71,7 +71,7 @@ def render(plan: RowsPlan, leaf: LeafRows) -> ZSet:
         case PlacedRows():
             return below(plan.rows).place(plan.places)
         case MergedRows():
-            return below(plan.rows).keep_columns(plan.ordinals)
+            return below(plan.rows).keep_columns(plan.ordinals, plan.types)
         case SelectedRows():
             values = render_key_values(plan.key_filter, leaf)
             return plan.key_filter.apply(below(plan.rows), values, plan.names)

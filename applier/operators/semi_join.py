@@ -52,7 +52,9 @@ def _sides_of_right_change(
     The rows of B serve only to find matches, so they have no columns but those that the condition reads.
     """
     only = match.right.own_ordinals(match.reads)
-    right_delta = match.right.plan_placed(MergedRows(right, only), only)
+    kept = [fields(node.right)[i] for i in only]
+    types = tuple(field.type.spark for field in kept)
+    right_delta = match.right.plan_placed(MergedRows(right, only, types), only)
     affected = match.left.plan_affected(node.left, [(match.right.keys, right_delta)], inputs)
     if match.left.exprs:
         affected = inputs.read_again(affected, fields(node.left))
@@ -61,9 +63,9 @@ def _sides_of_right_change(
     few = inputs.small and match.left.keys
     of_matches = (match.left.keys, left_before) if few else (match.right.keys, right_delta)
     matches = match.right.plan_affected(node.right, [(match.left.keys, left_delta), of_matches], inputs)
-    present: RowsPlan = MergedRows(matches, only)
+    present: RowsPlan = MergedRows(matches, only, types)
     if match.right.exprs:
-        present = inputs.read_again(present, [fields(node.right)[i] for i in only])
+        present = inputs.read_again(present, kept)
     return SidesPlan(left_delta, right_delta, left_before, match.right.plan_placed(present, only))
 
 

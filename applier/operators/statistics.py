@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar, cast
 from applier.operators.estimate_rows import SizeSource, estimate_rows
 from applier.operators.support.delta_plan import AggregateMode, Size, StateSummary
 from applier.operators.support.inputs import Accumulators, AffectedGroups, AffectedMinMax, Inputs, StatefulNode
+from applier.plan.limits import PlanBudget
 from applier.plan.nodes import Join, Node, Scan
 
 TINY_ROWS = 20_000
@@ -104,11 +105,13 @@ class SizesOf:
 class Statistics:
     """The answers for one LSN range, each found when it is first needed.
 
-    `empty` are nodes whose deltas turned out to be empty when they were computed.
+    `empty` are nodes whose deltas turned out to be empty when they were computed. With a `budget`, planning ends when
+    it takes too long.
     """
 
-    def __init__(self, inputs: Inputs, empty: frozenset[Node] = frozenset()) -> None:
+    def __init__(self, inputs: Inputs, empty: frozenset[Node] = frozenset(), budget: PlanBudget | None = None) -> None:
         self.empty = empty
+        self._budget = budget
         self._inputs = inputs
         self._answers: dict[tuple[type, int], Fact] = {}
 
@@ -120,12 +123,17 @@ class Statistics:
             self._answers[key] = question, question.find_answer(self._inputs)
         return cast(T, self._answers[key][1])
 
+    def check_time(self) -> None:
+        """Raise QueryTooLarge when planning takes longer than it may."""
+        if self._budget is not None:
+            self._budget.check_time()
+
     def agree_with(self, facts: Sequence[Fact]) -> bool:
         """Whether all these questions have the same answers in this LSN range."""
         return all(self.ask(question) == answer for question, answer in facts)
 
     def with_empty(self, node: Node) -> Statistics:
         """Return the same statistics, with one more delta that is known to be empty."""
-        more = Statistics(self._inputs, self.empty | {node})
+        more = Statistics(self._inputs, self.empty | {node}, self._budget)
         more._answers = self._answers
         return more

@@ -140,8 +140,11 @@ class _Call:
             order = [f"{self._group} ASC"]
         else:
             order = self._offset_order() if frame.mode is FrameMode.RANGE and _has_offset(frame) else self._order
-        if not order:
+        if not order and (frame.whole or frame.mode is not FrameMode.ROWS):
+            # All rows of the partition are peers.
             return over_clause(self._keys, ())
+        # Rows are counted in any order only where they are equal.
+        order = order or ["1"]
         bounds = f"{_bound_sql(frame.start, frame.mode)} AND {_bound_sql(frame.end, frame.mode)}"
         mode = "ROWS" if frame.whole or frame.mode is FrameMode.ROWS else "RANGE"
         return over_clause(self._keys, order, f"{mode} BETWEEN {bounds}")

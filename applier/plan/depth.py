@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from applier.plan.limits import DEFAULT_LIMITS, PlanLimits
 from applier.plan.nodes import Join, Node, StreamPlan, scans, walk
 
 
@@ -15,6 +16,8 @@ class Thresholds:
     """Inputs that are joined as one product: each one that changes costs a term that reads all the others."""
     part3_max_scan_count: int = 5
     """Relations that the whole query reads."""
+    limits: PlanLimits = DEFAULT_LIMITS
+    """What is refused, not only reported."""
 
 
 @dataclass(frozen=True, slots=True)

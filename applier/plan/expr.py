@@ -130,12 +130,17 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             assert_never(expr)
 
 
+def cols_read(expr: Expr) -> Iterator[Col]:
+    """Yield every input column that the expression reads, with repetitions."""
+    if isinstance(expr, Col):
+        yield expr
+    for child in children(expr):
+        yield from cols_read(child)
+
+
 def columns_read(expr: Expr) -> Iterator[int]:
     """Yield every input ordinal that the expression reads, with repetitions."""
-    if isinstance(expr, Col):
-        yield expr.ordinal
-    for child in children(expr):
-        yield from columns_read(child)
+    return (col.ordinal for col in cols_read(expr))
 
 
 def nullable(expr: Expr) -> bool:

@@ -253,6 +253,8 @@ class StreamPlan:
 
     root: Node
     names: tuple[str, ...]
+    only_small_deltas: bool = False
+    """Whether a delta over many change rows would be too long as a text, so that only small ones are computed."""
 
 
 def named(node: Node, names: Mapping[int, ColumnName]) -> Node:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from applier.plan.keys import row_key
 from applier.plan.nodes import Node, Scan, StreamPlan, fields, scans
+from shared_schema.dependency_facts import DependencyFacts
 from shared_schema.table_schema import Column, TableId
 
 
@@ -31,6 +32,8 @@ class StreamTable:
     plan: StreamPlan | PostgresQuery
     by_count: bool = False
     """Whether rows are identified by all their values and a count, even where there is a key."""
+    facts: DependencyFacts | None = field(default=None, compare=False, repr=False)
+    """What the catalog said of everything that it reads while it was planned."""
     scans: tuple[Scan, ...] = field(init=False)
     sources: frozenset[TableId] = field(init=False)
     key: tuple[int, ...] | None = field(init=False)

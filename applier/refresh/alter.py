@@ -3,6 +3,8 @@
 With the same columns: the new query is planned on trial and evaluated, and only rows that differ are written, in one
 transaction. Its readers are planned over its query, so all of them change to the new query together.
 
+With further columns after the same ones: likewise, and the table gets the columns in that transaction.
+
 With other columns: a new stream table is built while the old one is maintained, without rows for the other sinks. It
 replaces the old one when both have the same frontier. The sinks then start again with a full copy under that name.
 """
@@ -26,17 +28,18 @@ from applier.catalog.stream_tables import Status, StreamTableRow
 from applier.errors import Superseded, TargetError, TargetLocked
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import StreamTable
+from applier.refresh.captured_sources import CapturedSources
 from applier.refresh.computer import Computer
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.refresh import RefreshRows
-from applier.refresh.strategy import RefreshMethod, RefreshReason
+from applier.refresh.strategy import RefreshMethod
 from applier.refresh.stream_tables import StreamTables
 from applier.refresh.writer import RefreshWriter
 from applier.sinks.delta import ComputedDelta
 from applier.sinks.lease import Lease
 from applier.sinks.postgres.key_index import replace_key
 from applier.sinks.postgres.transaction import WriteSession
-from shared_schema.errors import TrickleError
+from applier.unexpected import to_own_error
 from shared_schema.lsn import Lsn, LsnRange
 
 log = logging.getLogger(__name__)
@@ -55,14 +58,19 @@ class Alterations:
     tables: StreamTables
     computer: Computer
     writer: RefreshWriter
+    sources: CapturedSources
 
-    def carry_out(self, frontier: Lsn) -> list[StreamTableRow]:
+    def carry_out(self, frontier: Lsn, *, waits: bool = False) -> list[StreamTableRow]:
         """Carry out each alteration that can be done at this frontier; the others wait, with the old query in use.
 
-        Returns all stream tables as they are stored afterwards.
+        None is carried out if it `waits`: then it is not known whether the catalog is that of the frontier. Returns all
+        stream tables as they are stored afterwards.
         """
+        if self.planner.newly_planned and self.catalog.alterations.evolve(self.planner.newly_planned):
+            log.info("sources have new columns, stream tables evolve")
+        self.planner.newly_planned.clear()
         rows = self.catalog.stream_tables.all()
-        if not any(row.altered or row.replaces is not None for row in rows):
+        if waits or not any(row.altered or row.replaces is not None for row in rows):
             return rows
         for row in rows:
             self._try_one(rows, row, frontier)
@@ -80,11 +88,10 @@ class Alterations:
                 self._exchange(rows, row)
         except (psycopg.errors.LockNotAvailable, TargetLocked, Superseded) as error:
             log.info("alteration waits", extra={"table": str(row.table), "error": str(error).splitlines()[0]})
-        except TrickleError as error:
-            if error.retryable:
-                raise
-            log.warning("alteration refused", extra={"table": str(row.table), "error": error.problem})
-            self.catalog.alterations.refuse(row.pgt_id, error)
+        except Exception as error:
+            own = to_own_error(row.table, error)
+            log.warning("alteration refused", extra={"table": str(row.table), "error": own.log_text})
+            self.catalog.alterations.refuse(row.pgt_id, own)
 
     def _adopt(self, rows: list[StreamTableRow], row: StreamTableRow, frontier: Lsn) -> None:
         readers = self.catalog.stream_tables.readers(row.pgt_relid)
@@ -102,10 +109,16 @@ class Alterations:
         is_ready = self.tables.readiness.is_ready
         if not all([is_ready(replace(r, frontier=None), t, frontier) for r, t in planned.values()]):
             return
+        facts = [table.facts for _, table in planned.values() if table.facts is not None]
+        for fact in facts:
+            # What the new query reads may be known only from before it was captured.
+            self.sources.add(fact)
+        if not all([self.sources.are_current(fact, frontier) for fact in facts]):
+            return
         # After the transaction has ended: only then other sessions see the tables of a staged difference.
         with ExitStack() as leases:
             changes = [
-                leases.enter_context(self._compute_change(other, planned[other.pgt_id][1], frontier))
+                leases.enter_context(self._compute_change(row, other, planned[other.pgt_id][1], frontier))
                 for other in group
                 if other.lsn
             ]
@@ -115,18 +128,26 @@ class Alterations:
             self.tables.plans.adopt(adopted, table)
             if isinstance(table.plan, StreamPlan):
                 self.planner.save(table.id, table.table, table.plan)
+            # Its readers may be written with * too.
+            self.planner.newly_planned.add(table.id)
             log.info("stream table has a new query", extra={"table": str(table), "pgt_id": table.id})
 
-    def _compute_change(self, row: StreamTableRow, new: StreamTable, frontier: Lsn) -> _Change:
-        """Compute the rows of the new query; first its sinks catch up with PostgreSQL, while the old query is known."""
+    def _compute_change(self, cause: StreamTableRow, row: StreamTableRow, new: StreamTable, frontier: Lsn) -> _Change:
+        """Compute the rows of the new query; first its sinks catch up with PostgreSQL, while the old query is known.
+
+        `cause` is the stream table that is altered: itself, or one that it reads.
+        """
         old = self.tables.planned.get(row.pgt_id) or self.tables.plans.plan(row)
         self.writer.catch_up(row, old)
+        if len(old.columns) != len(new.columns) and not self.writer.drain(row.pgt_id):
+            raise Superseded("a sink has not received the rows with the old columns yet")
         started, began = datetime.now(UTC), time.monotonic()
         rows = self.computer.compute_full(new, LsnRange(row.lsn, frontier))
         took = (time.monotonic() - began) * 1000
         method = RefreshMethod.FULL if isinstance(new.plan, StreamPlan) else RefreshMethod.IN_POSTGRES
-        reason = RefreshReason.DEFINITION_CHANGED.value
-        execution = RefreshExecution(method.value, reason, "", "MANUAL", started, 0, took)
+        execution = RefreshExecution(
+            method.value, cause.alter_reason, cause.alter_detail, cause.alter_initiated_by, started, 0, took
+        )
         return _Change(row, old, new, rows, started, execution)
 
     def _write_changes(
@@ -148,13 +169,13 @@ class Alterations:
     def _write_change(self, leases: ExitStack, change: _Change) -> tuple[StreamTable, ComputedDelta]:
         rows = change.rows.value
         if change.old.key == change.new.key:
-            delta = self.writer.replace(change.new, rows, change.as_of, change.execution)
+            delta = self.writer.replace(change.new, rows, change.as_of, change.execution, new_plan=True)
             leases.enter_context(delta.lease())
             return change.new, delta
         # Two rows of one query may have the same value in the key of the other.
         keyless = replace(change.new, by_count=True)
         with replace_key(self.session, change.old, change.new):
-            delta = self.writer.replace(keyless, rows, change.as_of, change.execution)
+            delta = self.writer.replace(keyless, rows, change.as_of, change.execution, new_plan=True)
             leases.enter_context(delta.lease())
         return keyless, delta
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
 from applier.catalog.checkpoints import Manifest
 from applier.catalog.stream_tables import StreamTableRow
-from applier.errors import AnotherApplier
+from applier.errors import SinkAhead
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.strategy import cannot_repair
 from applier.sinks.delta import ComputedDelta, Delta
@@ -54,15 +54,24 @@ class CatchUp:
     committed: CommittedRows
     past: PastDeltas
     checkpoint: LatestCheckpoint
-    _caught_up: set[int] = field(default_factory=set)
 
     def run(self, row: StreamTableRow, table: StreamTable) -> None:
         """Queue the deltas that the sinks missed up to PostgreSQL's frontier.
 
-        A stream table that is built to replace another one has no other sinks yet.
+        A stream table that is built to replace another one has no other sinks yet; and one whose sinks hold other rows
+        than PostgreSQL is about to give them all rows.
         """
-        if table.id in self._caught_up or row.replaces is not None:
+        if self.downstream.follows(table.id) or row.replaces is not None or row.sinks_differ:
             return
+        # Before the frontiers are read: a failure of the publishing thread after that begins all of this again.
+        self.downstream.follow(table.id)
+        try:
+            self._queue_missed(row, table)
+        except BaseException:
+            self.downstream.forget(table.id)
+            raise
+
+    def _queue_missed(self, row: StreamTableRow, table: StreamTable) -> None:
         at = row.lsn
         lagging: dict[Lsn, list[str]] = {}
         for sink, durable in self.downstream.await_frontiers(table).items():
@@ -74,30 +83,33 @@ class CatchUp:
                     leases.enter_context(delta.lease())
                 for delta in missed:
                     self.downstream.add(table, delta, sinks)
-        self._caught_up.add(table.id)
 
-    def note_current(self, table_id: int) -> None:
-        """Note that the sinks lack nothing but what is queued for them."""
-        self._caught_up.add(table_id)
-
-    def forget(self, table_id: int) -> None:
-        """Compare the frontiers of the sinks again before the next refresh."""
-        self._caught_up.discard(table_id)
+    def lacks_since(self, table: StreamTable) -> Lsn | None:
+        """Return the LSN from which on a sink may lack deltas that nobody has queued; None when there are none."""
+        if self.downstream.follows(table.id):
+            return None
+        return min(
+            (self._durable_until(table, *sink) for sink in self.downstream.frontiers(table).items()), default=None
+        )
 
     def _missing_since(self, table: StreamTable, sink: str, durable: Lsn, at: Lsn) -> Lsn:
         """Return the LSN from which on a sink lacks deltas; `at` or later when it lacks none."""
         if durable > at:
-            raise AnotherApplier(
+            raise SinkAhead(
                 f"the {sink} sink of {table} stands at {durable}, beyond PostgreSQL's {at}",
-                hint="was the database restored from a backup? drop the stream table and create it again",
+                hint="was the database restored? stop pg-trickle-cdc and run `pg-trickle-cdc resync --restored`",
             )
-        # The rows did not change between a sink's last commit and the checkpoint that recorded it.
-        manifest = self.checkpoint.manifest
-        recorded = manifest.sinks.get(str(table.id), {}).get(sink)
-        since = max(durable, manifest.frontier) if recorded == str(durable) and durable else durable
+        since = self._durable_until(table, sink, durable)
         if since < at:
             log.info("sink catches up", extra={"table": str(table), "sink": sink, "since": str(since), "to": str(at)})
         return since
+
+    def _durable_until(self, table: StreamTable, sink: str, durable: Lsn) -> Lsn:
+        """Return the LSN up to which a sink has all rows: without changes it writes no frontier."""
+        # The rows did not change between a sink's last commit and the checkpoint that recorded it.
+        manifest = self.checkpoint.manifest
+        recorded = manifest.sinks.get(str(table.id), {}).get(sink)
+        return max(durable, manifest.frontier) if recorded == str(durable) and durable else durable
 
     def _missed_deltas(self, row: StreamTableRow, table: StreamTable, lsn_range: LsnRange) -> list[Delta]:
         """Return the deltas of the range: those of the outbox, which cannot be computed again, then a computed one."""
@@ -106,6 +118,8 @@ class CatchUp:
         if isinstance(table.plan, PostgresQuery) and not lsn_range.lower:
             return [self.committed.target_rows(table, lsn_range)]
         pending: list[Delta] = [*self.committed.pending_deltas(table, lsn_range.lower)] if lsn_range.lower else []
+        if any(delta.is_fill for delta in pending):
+            return [self._all_rows(table, lsn_range.upper)]
         since = max([lsn_range.lower, *(delta.lsn_range.upper for delta in pending)])
         # Every delta that PostgreSQL computed is in the outbox.
         if since >= lsn_range.upper or isinstance(table.plan, PostgresQuery):
@@ -118,9 +132,17 @@ class CatchUp:
 
     def _compute_missed(self, row: StreamTableRow, table: StreamTable, lsn_range: LsnRange) -> ComputedDelta | None:
         """Compute the delta over a past range; return all rows of PostgreSQL where the traces no longer hold it."""
-        if self.past.can_recompute(table, lsn_range):
+        # Before a repair the plan may be another one than that of the committed rows.
+        if not row.reinitializes and self.past.can_recompute(table, lsn_range):
             return self.past.recompute(table, lsn_range)
         if row.partial:
             raise cannot_repair()
-        schema = self.past.result_schema(table, lsn_range)
-        return self.committed.target_rows(table, LsnRange(ORIGIN, lsn_range.upper), schema)
+        return self._all_rows(table, lsn_range.upper)
+
+    def _all_rows(self, table: StreamTable, frontier: Lsn) -> ComputedDelta:
+        """Return all rows of PostgreSQL, as for sinks that have none."""
+        all_rows = LsnRange(ORIGIN, frontier)
+        is_planned = not isinstance(table.plan, PostgresQuery)
+        return self.committed.target_rows(
+            table, all_rows, self.past.result_schema(table, all_rows) if is_planned else None
+        )

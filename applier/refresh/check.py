@@ -3,6 +3,9 @@
 Transactions that write the sources wait during the comparison: with the sources locked against writes, the frontier
 that the stream table reaches is the LSN that the query sees. A sample shortens that time: both sides are restricted to
 the same few values of the key, which PostgreSQL looks up in the query instead of computing all of it.
+
+The query runs with the rights of the stream table's owner, which its functions cannot leave: as the body of a temporary
+function that belongs to the owner. The transaction is rolled back, with all that a function did.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
+from applier.catalog.confined import Confined
 from applier.errors import CheckFailed
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.session_pins import PATH_OF_THE_ROLE
@@ -24,6 +28,9 @@ LOCK_LIMIT_S = 10
 
 WAIT_LIMIT_S = 60
 """How long writers wait at most for a stream table that does not reach the frontier."""
+
+_QUERY = "pgt_checked"
+"""The temporary view of the query."""
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -55,6 +62,7 @@ class _Definition:
     error: str
     sources: list[str]
     reads: list[str]
+    owner: str
 
 
 def stream_table_names(connection: Connection) -> list[TableId]:
@@ -76,7 +84,7 @@ def check_stream_table(
     try:
         # Wait before locking too, so that the wait under the lock is short.
         connection.execute("SELECT pgtrickle.wait_for(%s)", (table.quoted,))
-        with connection.transaction():
+        with connection.transaction(force_rollback=True):
             frontier = _freeze(connection, table, definition, wait_s)
             return _compare(connection, table, definition, frontier, sample)
     except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled) as error:
@@ -91,26 +99,30 @@ def check_once(connection: Connection, table: TableId, *, sample: int) -> CheckR
     definition = _read_definition(connection, table)
     if definition.status == "SUSPENDED":
         return CheckResult(table, ORIGIN, 0, [], [], suspended=definition.error)
-    with connection.transaction():
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    with connection.transaction(force_rollback=True):
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         return _compare(connection, table, definition, ORIGIN, sample)
 
 
 def _read_definition(connection: Connection, table: TableId) -> _Definition:
     found = connection.execute(
-        "SELECT s.defining_query, s.status, coalesce(s.last_error_message, ''),"
+        # One that is being repaired is compared when that is done.
+        "SELECT s.defining_query, CASE WHEN EXISTS (SELECT FROM pgtrickle.pgt_reinitializations r"
+        "  WHERE r.pgt_id = s.pgt_id AND r.refused_at IS NULL) THEN 'ACTIVE' ELSE s.status END,"
+        " coalesce(s.last_error_message, ''),"
         " (SELECT coalesce(array_agg(format('%%I.%%I', b.source_schema, b.source_name) ORDER BY b.source_relid), '{}')"
         "  FROM pgtrickle._base_sources(s.pgt_id) b),"
         " (SELECT coalesce(array_agg(format('%%I.%%I', d.source_schema, d.source_name)), '{}')"
-        "  FROM pgtrickle.pgt_dependencies d WHERE d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE')"
+        "  FROM pgtrickle.pgt_dependencies d WHERE d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE'),"
+        " (SELECT pg_get_userbyid(c.relowner)::text FROM pg_class c WHERE c.oid = s.pgt_relid)"
         " FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_schema = %s AND s.pgt_name = %s",
         (table.schema, table.name),
     ).fetchone()
     if found is None:
         raise CheckFailed(f"there is no stream table {table}", hint="see SELECT * FROM pgtrickle.pgt_status()")
-    query, status, error, sources, reads = found
+    query, status, error, sources, reads, owner = found
     lists = [[str(name) for name in names] if isinstance(names, list) else [] for names in (sources, reads)]
-    return _Definition(str(query).rstrip().rstrip(";"), str(status), str(error), *lists)
+    return _Definition(str(query).rstrip().rstrip(";"), str(status), str(error), lists[0], lists[1], str(owner))
 
 
 def _freeze(connection: Connection, table: TableId, definition: _Definition, wait_s: int) -> Lsn:
@@ -130,16 +142,25 @@ def _freeze(connection: Connection, table: TableId, definition: _Definition, wai
 def _compare(
     connection: Connection, table: TableId, definition: _Definition, frontier: Lsn, sample: int | None
 ) -> CheckResult:
-    sides: dict[str, sql.Composable] = {
-        "t": sql.SQL("TABLE {}").format(sql.Identifier(table.schema, table.name)),
-        "q": sql.SQL(definition.query),
-    }
-    actual, expected = (_columns(connection, sides[side]) for side in ("t", "q"))
+    confined = Confined(connection, definition.owner)
+    confined.run(f"CREATE TEMP VIEW {_QUERY} AS {definition.query}", probe=definition.query)
+    actual, expected = (_columns(connection, name) for name in (table.quoted, f"pg_temp.{_QUERY}"))
     if actual != expected:
         return CheckResult(table, frontier, 0, [], [], columns=f"{', '.join(actual)} instead of {', '.join(expected)}")
-    if sample is not None:
-        chosen = _sample_condition(connection, table, sample)
-        sides = {n: sql.SQL("SELECT * FROM ({}) s WHERE {}").format(side, chosen) for n, side in sides.items()}
+    chosen = sql.SQL("true") if sample is None else _sample_condition(connection, table, sample)
+    relations = {"t": sql.Identifier(table.schema, table.name), "q": sql.Identifier("pg_temp", _QUERY)}
+    sides: dict[str, sql.Composable] = {}
+    for side, relation in relations.items():
+        rows = sql.Identifier("pg_temp", f"{_QUERY}_{side}")
+        body = sql.SQL("SELECT * FROM {} s WHERE {}").format(relation, chosen).as_string(connection)
+        confined.run(
+            sql.SQL("CREATE FUNCTION {}() RETURNS SETOF {} LANGUAGE sql STABLE SECURITY DEFINER AS {}").format(
+                rows, relation, sql.Literal(body)
+            )
+        )
+        sides[side] = sql.SQL("SELECT * FROM {}()").format(rows)
+    # Nothing of the query has run yet; from here on nothing can be written.
+    connection.execute("SET TRANSACTION READ ONLY")
     count = connection.execute(sql.SQL("SELECT count(*) FROM ({t}) t").format(**sides)).fetchone()
     missing = _first_rows(
         connection, "SELECT (q.*)::text FROM ({q}) q EXCEPT ALL SELECT (t.*)::text FROM ({t}) t", sides
@@ -150,9 +171,13 @@ def _compare(
     return CheckResult(table, frontier, int(str(count[0])) if count else 0, missing, unexpected)
 
 
-def _columns(connection: Connection, rows: sql.Composable) -> list[str]:
-    cursor = connection.execute(sql.SQL("SELECT * FROM ({}) c LIMIT 0").format(rows))
-    return [f"{column.name} {column.type_display}" for column in cursor.description or ()]
+def _columns(connection: Connection, relation: str) -> list[str]:
+    found = connection.execute(
+        "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a"
+        " WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+        (relation,),
+    ).fetchall()
+    return [f"{name} {kind}" for name, kind in found]
 
 
 def _sample_condition(connection: Connection, table: TableId, rows: int) -> sql.Composable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ class _SizeEstimate:
     table: StreamTable
     lsn_range: LsnRange
     read: int
+    """A large row counts as several."""
     most: float
 
     @property
@@ -97,11 +99,9 @@ class _SizeEstimate:
 
 def _estimate_size(table: StreamTable, lsn_range: LsnRange, inputs: TraceInputs) -> _SizeEstimate:
     """Estimate by the changed rows; for a range that begins at ORIGIN by all rows."""
-    extents = [inputs.extent(source) for source in table.sources]
+    read = sum(inputs.volume(source) for source in table.sources)
     result = bound_cardinality(table.root, lambda scan: inputs.extent(scan.table))
-    if lsn_range.lower:
-        return _SizeEstimate(table, lsn_range, int(sum(extent.changed for extent in extents)), result.changed)
-    return _SizeEstimate(table, lsn_range, int(sum(extent.held for extent in extents)), result.held)
+    return _SizeEstimate(table, lsn_range, read, result.changed if lsn_range.lower else result.held)
 
 
 def _collect_or_stage(
@@ -147,7 +147,14 @@ def _translate_error(table: StreamTable, error: BaseException) -> BaseException:
     return CalculationError(
         f"the query of {table} fails on the data: {problem}",
         hint="PostgreSQL would reject it too; guard the expression (CASE, NULLIF) or correct the rows",
+        log_text=f"the query of {table} fails on the data: {_before_values(problem)}",
     )
+
+
+def _before_values(problem: str) -> str:
+    """Return the words of a message before the first value, which begins with a quote, a digit or a sign."""
+    words, value = re.match(r"""([^"'`\d+-]*)(.?)""", problem).groups()  # type: ignore[union-attr]
+    return f"{words.rstrip(' :')} …" if value else words
 
 
 def _first_line(error: PySparkException | Py4JJavaError) -> str:

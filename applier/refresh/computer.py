@@ -15,8 +15,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from applier import metrics
-from applier.arrange.inputs import TraceInputs
+from applier.arrange.inputs import SMALL_RANGE_ROWS, TraceInputs
 from applier.arrange.traces import Traces
+from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.compute import compute, compute_full, result_schema
 from applier.refresh.full_in_postgres import FullInPostgres
@@ -31,6 +32,7 @@ from applier.sinks.postgres.full_diff import FullResult
 from applier.sinks.postgres.progressive import EarlyParts
 from applier.sinks.staging.staging import Staging
 from applier.state.store import StateStore
+from applier.unexpected import to_trickle_error
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, LsnRange
 
@@ -151,7 +153,19 @@ class Computer:
         return rows
 
     def _compute_in_spark(self, refresh: Refresh, inputs: TraceInputs) -> RowsLease:
+        try:
+            return self._compute_rows(refresh, inputs)
+        except TrickleError:
+            raise
+        except Exception:
+            # Nobody knows how far it came: the state is computed again from the traces.
+            self.states.forget(refresh.table.id)
+            raise
+
+    def _compute_rows(self, refresh: Refresh, inputs: TraceInputs) -> RowsLease:
         table, strategy, lsn_range = refresh.table, refresh.strategy, refresh.lsn_range
+        if refresh.row.reinitializes:
+            self.states.forget(table.id)
         if strategy.reason is RefreshReason.REPAIR:
             # The other sinks hold the rows at the range's lower end: they need the delta, PostgreSQL the full result.
             change = compute(self.spark, table, inputs, staging=self.staging)
@@ -187,7 +201,13 @@ class Computer:
 
     def can_recompute(self, table: StreamTable, lsn_range: LsnRange) -> bool:
         """Whether the traces still hold the sources at both ends of a past range."""
-        return self.traces.whole_at(table.sources, lsn_range.lower, lsn_range.upper)
+        is_writable = (
+            not isinstance(table.plan, StreamPlan)
+            or not table.plan.only_small_deltas
+            or not lsn_range.lower
+            or self.traces.volume(table.sources, lsn_range) <= SMALL_RANGE_ROWS
+        )
+        return self.traces.holds_ends(table.sources, lsn_range) and is_writable
 
     def recompute(self, table: StreamTable, lsn_range: LsnRange) -> ComputedDelta | None:
         """Compute the delta over a past range, without the state of the stream table."""
@@ -195,8 +215,9 @@ class Computer:
             return compute(self.spark, table, inputs, staging=self.staging)
 
     def result_schema(self, table: StreamTable, lsn_range: LsnRange) -> pa.Schema:
-        """Return the Arrow schema of the rows as Spark computes them."""
-        with self.traces.through(lsn_range) as inputs:
+        """Return the Arrow schema of the rows as Spark computes them; the traces need not hold the range any more."""
+        held = max(lsn_range.upper, self.traces.earliest(table.sources))
+        with self.traces.through(LsnRange(ORIGIN, held)) as inputs:
             return result_schema(self.spark, table, inputs)
 
 
@@ -212,15 +233,13 @@ def _close_result(future: Future[RefreshResult]) -> None:
 
 
 def _measure(refresh: Refresh, run: Callable[[], RowsLease]) -> RefreshResult:
-    """Compute the outcome of a refresh, with its time; an error that cannot be retried is an outcome too."""
+    """Compute the outcome of a refresh, with its time; any error is an outcome too: no other refresh is lost."""
     started, began = datetime.now(UTC), time.monotonic()
     outcome: RowsLease | TrickleError
     try:
         outcome = run()
-    except TrickleError as error:
-        if error.retryable:
-            raise
-        outcome = error
+    except Exception as error:
+        outcome = to_trickle_error(refresh.table, error)
     took = time.monotonic() - began
     if refresh.strategy.method is not RefreshMethod.NO_DATA:
         metrics.COMPUTE_SECONDS.observe(took)

@@ -15,6 +15,7 @@ from applier.errors import RefreshFailed, TargetFull
 from applier.refresh.refresh import RefreshResult
 from applier.refresh.scheduler import Scheduler
 from applier.refresh.strategy import RefreshMethod, RefreshReason
+from applier.unexpected import to_own_error
 from shared_schema.errors import TrickleError
 
 log = logging.getLogger(__name__)
@@ -31,13 +32,11 @@ class FailurePolicy:
 
     @contextmanager
     def contain(self, row: StreamTableRow, result: RefreshResult | None = None) -> Iterator[None]:
-        """Run the block; a failure in it affects only this stream table. A retryable one is raised."""
+        """Run the block; any failure in it affects only this stream table. A retryable one is raised."""
         try:
             yield
-        except TrickleError as error:
-            if error.retryable:
-                raise
-            self.fail(row, error, result)
+        except Exception as error:
+            self.fail(row, to_own_error(row.table, error), result)
 
     def fail(self, row: StreamTableRow, error: TrickleError, result: RefreshResult | None = None) -> None:
         """Schedule a retry when other rows may solve the problem; else suspend the stream table with the reason."""
@@ -49,11 +48,11 @@ class FailurePolicy:
         if errors is not None:
             if is_full and errors == 1:
                 self.catalog.service.alert("disk_full", pgt_id=row.pgt_id, detail=error.problem)
-            log.warning("refresh failed", extra={"table": str(row.table), "error": error.problem, "errors": errors})
+            log.warning("refresh failed", extra={"table": str(row.table), "error": error.log_text, "errors": errors})
             self.catalog.history.note_errors(row.pgt_id, errors)
             self._noted.pop(row.pgt_id, None)
             return
-        log.error("stream table suspended", extra={"table": str(row.table), "error": error.problem})
+        log.error("stream table suspended", extra={"table": str(row.table), "error": error.log_text})
         self.scheduler.forget(row.pgt_id)
         self.catalog.stream_tables.suspend(row.pgt_id, error)
         metrics.SUSPENSIONS.inc()

@@ -1,17 +1,24 @@
-"""A query without a plan in; its difference to the stream table, computed by PostgreSQL at a known LSN, out."""
+"""A query without a plan in; its difference to the stream table, computed by PostgreSQL at a known LSN, out.
+
+The query runs with the rights of the stream table's owner, which its functions cannot leave, and may write nothing:
+what a function writes could fire triggers at the commit, with the rights of the applier.
+"""
 
 from __future__ import annotations
 
 import psycopg
 from psycopg import sql
 
+from applier.catalog.confined import Confined, owner_of
 from applier.catalog.database import Connection
 from applier.errors import CalculationError, Infrastructure
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.pinned_snapshot import PinnedSnapshots
 from applier.sinks.delta import ComputedDelta, StagedDelta
+from applier.sinks.postgres import merge_sql, pg_errors
 from applier.sinks.postgres.full_diff import FullResult, diff_with_target
 from applier.sinks.postgres.gather import DriverLimit, collect_delta
+from applier.sinks.staging.staged_delta import NUMBERS
 from shared_schema.lsn import Lsn, LsnRange
 
 
@@ -33,12 +40,9 @@ class FullInPostgres:
         try:
             with self._pins.pin() as (connection, at):
                 lsn_range = LsnRange(since, at)
-                self._become_owner(connection, table)
-                query = sql.SQL(table.plan.query.rstrip().rstrip(";"))
+                rows = run_query(connection, table, table.plan.query)
                 with connection.cursor() as cursor:
-                    found = diff_with_target(cursor, table, FullResult(lsn_range, query))
-                    # Back to the role of the applier's sessions, which need not be the one that logged in.
-                    cursor.execute("RESET ROLE")
+                    found = diff_with_target(cursor, table, FullResult(lsn_range, rows))
                     delta = collect_delta(cursor, table, found, lsn_range, self._driver_limit)
                 if isinstance(delta, StagedDelta):
                     connection.execute("COMMIT")
@@ -47,22 +51,29 @@ class FullInPostgres:
             raise Infrastructure(f"the query of {table} was interrupted: {_first_line(error)}") from error
         except psycopg.Error as error:
             raise CalculationError(
-                f"the query of {table} fails in PostgreSQL: {_first_line(error)}",
+                f"the query of {table} fails in PostgreSQL: {pg_errors.describe_error(error)}",
                 hint=error.diag.message_hint or "correct the rows or the query",
             ) from error
 
-    @staticmethod
-    def _become_owner(connection: Connection, table: StreamTable) -> None:
-        """Functions in the query run with the rights of the stream table's owner, not with those of the applier.
 
-        The settings stay: a role's own settings apply to its logins only.
-        """
-        row = connection.execute(
-            "SELECT pg_get_userbyid(relowner)::text FROM pg_catalog.pg_class WHERE oid = %s::int8::oid", (table.relid,)
-        ).fetchone()
-        if row is None:
-            raise CalculationError(f"{table} does not exist any more")
-        connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(str(row[0]))))
+def run_query(connection: Connection, table: StreamTable, query: str) -> sql.Identifier:
+    """Run the query of a stream table in the open transaction; return the temporary table that holds its result.
+
+    The settings stay: a role's own settings apply to its logins only.
+    """
+    owner = owner_of(connection, table.relid)
+    if owner is None:
+        raise CalculationError(f"{table} does not exist any more")
+    rows = sql.Identifier("pg_temp", f"pgt_whole_{next(NUMBERS)}")
+    connection.execute(merge_sql.create_whole_table(table, rows))
+    connection.execute(sql.SQL("GRANT INSERT ON {} TO {}").format(rows, sql.Identifier(owner)))
+    confined = Confined(connection, owner)
+    with connection.transaction():
+        # Temporary tables may still be written.
+        connection.execute("SET TRANSACTION READ ONLY")
+        confined.run(sql.SQL("INSERT INTO {} {}").format(rows, sql.SQL(query.rstrip().rstrip(";"))))
+    confined.clear()
+    return rows
 
 
 def _first_line(error: psycopg.Error) -> str:

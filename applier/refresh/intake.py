@@ -12,7 +12,7 @@ from applier.ingest.inbox import Inbox
 from applier.refresh.readiness import ANY_RELATION
 from applier.sinks.kafka.publisher import has_topic
 from shared_schema.lsn import Lsn
-from shared_schema.progress import Capture, Offsets
+from shared_schema.progress import Capture, Offsets, Progress
 from shared_schema.table_schema import TableSchema
 
 
@@ -31,15 +31,33 @@ class Intake:
         """Move complete rows from the inbox to the traces; return the frontier up to which they are complete."""
         with self.lock:
             frontier = self.inbox.advance()
-            captures, arrivals, gaps = list(self.inbox.captures.values()), self.inbox.take(), dict(self.inbox.gaps)
-        for capture in captures:
-            trace = self.traces.get(capture.table)
-            if trace is None or trace.captured_at < capture.snapshot_lsn:
-                self.traces.capture(self._localize(capture), self.schema_of(capture))
+            captures = list(self.inbox.captures.values())
+        self.traces.stopped = {capture.table: reason for capture in captures if (reason := self._stops(capture))}
+        # Before any row leaves the inbox: a schema may have to be read from Kafka, which may be away.
+        new = [capture for capture in captures if not capture.stopped and self._is_new(capture)]
+        schemas = [(capture, self.schema_of(capture)) for capture in new]
+        with self.lock:
+            arrivals, gaps, unreadable = self.inbox.take(), dict(self.inbox.gaps), self.inbox.unreadable()
+            # Spark's stream thread may wait for room.
+            self.lock.notify_all()
+        for capture, schema in schemas:
+            self.traces.capture(self._localize(capture), schema)
         self.traces.leave_out(gaps)
         self.traces.append(arrivals)
+        for lost in unreadable:
+            if self.traces.lose(lost.table, lost.since, lost.problem):
+                with self.lock:
+                    self.inbox.forget_unreadable(lost)
         metrics.ROWS_IN.inc(sum(len(run) for runs in arrivals.values() for run in runs))
         return frontier
+
+    def _stops(self, capture: Capture) -> str:
+        """Return why a relation cannot be read. What the publications of this database leave out is compared here."""
+        return capture.stopped or (capture.left_out if self.sources_elsewhere else "")
+
+    def _is_new(self, capture: Capture) -> bool:
+        trace = self.traces.get(capture.table)
+        return trace is None or trace.captured_at < capture.snapshot_lsn
 
     def _localize(self, capture: Capture) -> Capture:
         """Remove the relid of a capture that comes from another database."""
@@ -50,6 +68,11 @@ class Intake:
     def arrived(self) -> Lsn:
         """The frontier of what has arrived, moved to the traces or not."""
         return self.inbox.frontier
+
+    @property
+    def progress(self) -> Progress | None:
+        """The progress record of the frontier."""
+        return self.inbox.progress
 
     def wait(self, since: Lsn, has_other_work: Callable[[], bool], timeout_s: float) -> None:
         """Wait until rows beyond `since` are complete, there is other work, or the time is over."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from applier.refresh.refresh import Refresh, RefreshResult, RefreshRows
 from applier.refresh.strategy import RefreshMethod
 from applier.sinks.lease import Lease
+from applier.unexpected import to_trickle_error
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,9 @@ class LongRefreshes:
         )
 
     def take_finished(self) -> list[RefreshResult]:
-        """Remove and return the finished refreshes; raise a failure that is not the stream table's own."""
+        """Remove and return the finished refreshes; one that raised is a result too, whose outcome is the error."""
         finished = [table_id for table_id, running in self._running.items() if running.future.done()]
-        with ExitStack() as on_failure:
-            results = [on_failure.enter_context(self._running.pop(i).future.result()) for i in finished]
-            on_failure.pop_all()
-        return results
+        return [_take_result(self._running.pop(table_id)) for table_id in finished]
 
     def stop(self) -> None:
         """Wait for the running refreshes; their rows are not written: the next start computes them again."""
@@ -74,3 +72,11 @@ class LongRefreshes:
                 if running.rows is not None:
                     running.rows.close()
         self._running.clear()
+
+
+def _take_result(running: _Running) -> RefreshResult:
+    try:
+        return running.future.result()
+    except Exception as error:
+        error_of_its_own = to_trickle_error(running.refresh.table, error)
+        return RefreshResult(running.refresh, error_of_its_own, datetime.now(UTC), 0.0)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from applier.arrange.traces import Traces
 from applier.catalog.sources import SourceFacts
 from applier.catalog.stream_tables import StreamTableRow
-from applier.errors import SourceChanged, SourcesElsewhere
+from applier.errors import SourceChanged, SourcesElsewhere, SourceStopped
 from applier.plan.nodes import Scan
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from shared_schema.lsn import Lsn
@@ -28,8 +29,8 @@ class Readiness:
     traces: Traces
     sources_elsewhere: bool = False
     """Whether the rows of the sources are in another database."""
-    _recaptured: set[tuple[int, int]] = field(default_factory=set)
-    """Stream table and source: recaptures that were requested because a column was missing."""
+    _recaptured: set[tuple[int, int, datetime | None]] = field(default_factory=set)
+    """Stream table, source, and the request to compute it once more: recaptures because a column was missing."""
 
     def is_ready(self, row: StreamTableRow, table: StreamTable, frontier: Lsn) -> bool:
         """Whether everything the stream table reads is known at the frontier.
@@ -50,14 +51,24 @@ class Readiness:
             )
 
     def _is_known(self, row: StreamTableRow, scan: Scan, frontier: Lsn) -> bool:
+        if (reason := self.traces.stopped.get(scan.table)) is not None:
+            raise SourceStopped(
+                f"changes of {scan.table} are no longer captured: {reason}",
+                hint="remove the cause and restart pg-trickle-cdc, which copies the table again; then resume this "
+                "stream table",
+            )
         trace = self.traces.get(scan.table)
         if trace is None:
             return False
         if trace.relid not in (ANY_RELATION, scan.relid):
             if row.lsn:
                 raise SourceChanged(
-                    f"table {scan.table} was dropped and created again", hint="drop and create the stream table"
+                    f"table {scan.table} was dropped and created again",
+                    hint="SELECT pgtrickle.reinitialize_stream_table(name)",
                 )
+            return False
+        if row.reinitializes and trace.relid != ANY_RELATION and self._is_copied_again(scan, trace.membership):
+            # A repair reads no rows that are about to be replaced by a new copy.
             return False
         # A relation that is unknown at the old frontier is not compared: the next refresh is FULL.
         comparable = row.lsn and self.traces.whole_at((scan.table,), row.lsn)
@@ -70,11 +81,16 @@ class Readiness:
         if trace.relid == ANY_RELATION:
             # A recapture cannot be requested in another database.
             raise self.traces.reason(scan)
-        if self.sources.recapture_epoch(scan.relid) > membership_epoch(trace.membership):
+        if self._is_copied_again(scan, trace.membership):
             return False
-        if row.lsn or (row.pgt_id, scan.relid) in self._recaptured:
+        recapture = row.pgt_id, scan.relid, row.reinit_requested_at
+        if row.lsn or recapture in self._recaptured:
             raise self.traces.reason(scan)
-        self._recaptured.add((row.pgt_id, scan.relid))
+        self._recaptured.add(recapture)
         log.info("source is captured again", extra={"table": str(row.table), "source": str(scan.table)})
         self.sources.request_recapture(scan.relid)
         return False
+
+    def _is_copied_again(self, scan: Scan, membership: str) -> bool:
+        """Whether a recapture was requested that is not in the trace yet."""
+        return self.sources.recapture_epoch(scan.relid) > membership_epoch(membership)

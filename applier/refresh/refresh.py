@@ -37,6 +37,8 @@ class Refresh:
     """Change rows of its sources in the LSN range."""
     source_rows: int
     as_of: datetime
+    volume: int = 0
+    """The change rows, or for a FULL refresh the rows of its sources, where a large row counts as several."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class RefreshResult:
             started=self.started,
             rows_in=refresh.changes,
             compute_ms=self.compute_ms,
+            request=refresh.row.reinit_requested_at,
         )
 
 
@@ -92,6 +95,8 @@ def initiated_by(refresh: Refresh) -> str:
     """Return who started the refresh: INITIAL, MANUAL or SCHEDULER."""
     if refresh.strategy.reason is RefreshReason.INITIAL:
         return "INITIAL"
+    if refresh.row.reinitializes:
+        return refresh.row.reinit_initiated_by
     return "MANUAL" if refresh.row.refresh_requested else "SCHEDULER"
 
 

@@ -5,12 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import assert_never
 
+from applier.arrange.inputs import SMALL_RANGE_ROWS
 from applier.arrange.traces import Traces
 from applier.catalog.stream_tables import StreamTableRow
+from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.refresh import Refresh, RefreshResult
-from applier.refresh.strategy import Costs, FullPolicy, RefreshInputs, RefreshMethod, RefreshMode, choose_strategy
+from applier.refresh.strategy import (
+    Costs,
+    FullPolicy,
+    RefreshInputs,
+    RefreshMethod,
+    RefreshMode,
+    RefreshReason,
+    Reinitialize,
+    Strategy,
+    choose_for_large_commit,
+    choose_strategy,
+)
 from shared_schema.lsn import Lsn, LsnRange
 
 LONG_CHANGES = 20_000
@@ -56,12 +70,34 @@ class RefreshPlanner:
                 source_rows=source_rows,
                 threshold=limits.max_change_ratio if threshold is None else threshold,
                 costs=self._costs.get(table.id, Costs()),
+                reinitialize=_requested(row),
             )
         )
-        if strategy.method is RefreshMethod.DIFFERENTIAL and changes > limits.step_rows:
-            lsn_range = self._first_step(table, lsn_range, limits.step_rows)
-            changes = self.traces.changes(table.sources, lsn_range)
-        return Refresh(row, table, lsn_range, strategy, changes, source_rows, now)
+        only_small = isinstance(table.plan, StreamPlan) and table.plan.only_small_deltas
+        # A step ends with a commit, so it has some more rows.
+        step_rows = min(limits.step_rows, SMALL_RANGE_ROWS // 2) if only_small else limits.step_rows
+        volume = self._volume(table, lsn_range, strategy)
+        if strategy.method is RefreshMethod.DIFFERENTIAL and volume > step_rows:
+            step = self._first_step(table, lsn_range, step_rows)
+            changes_of_step, volume = self.traces.changes(table.sources, step), self._volume(table, step, strategy)
+            if only_small and volume > SMALL_RANGE_ROWS:
+                strategy = choose_for_large_commit(FullPolicy(row.full_policy), changes_of_step)
+                volume = self._volume(table, lsn_range, strategy)
+            else:
+                lsn_range, changes = step, changes_of_step
+        return Refresh(row, table, lsn_range, strategy, changes, source_rows, now, volume)
+
+    def _volume(self, table: StreamTable, lsn_range: LsnRange, strategy: Strategy) -> int:
+        """Return how many rows a refresh reads, where a large row counts as several."""
+        match strategy.method:
+            case RefreshMethod.DIFFERENTIAL:
+                return self.traces.volume(table.sources, lsn_range)
+            case RefreshMethod.FULL:
+                return self.traces.held_volume(table.sources)
+            case RefreshMethod.IN_POSTGRES | RefreshMethod.NO_DATA:
+                return 0
+            case _:
+                assert_never(strategy.method)
 
     def _first_step(self, table: StreamTable, lsn_range: LsnRange, rows: int) -> LsnRange:
         """Return the part of the range with the first `rows` change rows, where it is possible to stop there."""
@@ -79,14 +115,24 @@ class RefreshPlanner:
             self._costs[refresh.table.id] = costs.after_changes(result.compute_ms, refresh.changes)
 
 
+def _requested(row: StreamTableRow) -> Reinitialize | None:
+    """Return the pending request to compute everything once more."""
+    if row.reinit_reason is None:
+        return None
+    detail, by_user = row.reinit_detail or "", row.reinit_initiated_by == "MANUAL"
+    if row.reinit_reason not in {reason.value for reason in RefreshReason}:
+        return Reinitialize(RefreshReason.REINITIALIZE, f"{row.reinit_reason}: {detail}", by_user)
+    return Reinitialize(RefreshReason(row.reinit_reason), detail, by_user)
+
+
 def is_long_refresh(refresh: Refresh) -> bool:
     """Whether a refresh runs in the background instead of inside a tick."""
     match refresh.strategy.method:
         case RefreshMethod.IN_POSTGRES:
             return True
         case RefreshMethod.FULL:
-            return refresh.source_rows > LONG_SOURCE_ROWS
+            return refresh.volume > LONG_SOURCE_ROWS
         case RefreshMethod.DIFFERENTIAL:
-            return refresh.changes > LONG_CHANGES
+            return refresh.volume > LONG_CHANGES
         case RefreshMethod.NO_DATA:
             return False

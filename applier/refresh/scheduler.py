@@ -79,14 +79,14 @@ class Scheduler:
         """Whether a refresh may start now; `by_postgres` when PostgreSQL runs the query."""
         if (failures := self._failures.get(row.pgt_id)) and failures.pause.is_active(now):
             return False
-        if row.refresh_requested:
+        if row.refresh_requested or row.reinitializes:
             return True
         if (pause := self._pauses.get(row.pgt_id)) and pause.is_active(now):
             return False
         schedule = self._schedules.get(row.pgt_id, Continuous())
         if by_postgres and isinstance(schedule, Continuous):
             schedule = BY_POSTGRES
-        return is_due(schedule, row.data_timestamp, now)
+        return is_due(schedule, row.refreshed_at, now)
 
     def next_refresh(self, row: StreamTableRow, last: datetime) -> datetime | None:
         """Return when the stream table is due after a refresh at `last`; None for every tick."""
@@ -94,7 +94,7 @@ class Scheduler:
 
     def seconds_to_next(self, rows: Iterable[StreamTableRow], now: datetime) -> float:
         """Return the seconds until a schedule or a retry is due; infinite when only changes cause refreshes."""
-        times = [self.next_refresh(row, row.data_timestamp) for row in rows if row.data_timestamp]
+        times = [self.next_refresh(row, row.refreshed_at) for row in rows if row.refreshed_at]
         times += [failures.pause.until for failures in self._failures.values()]
         return min(((time - now).total_seconds() for time in times if time is not None), default=float("inf"))
 

@@ -60,8 +60,14 @@ class RefreshReason(Enum):
     """A crash interrupted a progressive refresh: the rows in PostgreSQL are compared with the full result."""
     DEFINITION_CHANGED = "DEFINITION_CHANGED"
     """It has a new query, or a stream table that it reads has."""
+    LARGE_COMMIT = "LARGE_COMMIT"
+    """One commit changed more rows than the delta of so large a query can be written for."""
     HISTORY_GONE = "HISTORY_GONE"
     """It was not refreshed for so long that the traces no longer hold the changes since then."""
+    REINITIALIZE = "REINITIALIZE"
+    """Somebody asked for it, or put it back into service after its rows were in doubt."""
+    AUTO_SCHEMA_EVOLUTION = "AUTO_SCHEMA_EVOLUTION"
+    """What it reads was altered, and it follows."""
 
 
 class FullForbidden(TrickleError):
@@ -76,7 +82,7 @@ def cannot_repair() -> CannotRepair:
     """Return the error for a stream table that cannot be repaired."""
     return CannotRepair(
         "a crash interrupted a progressive refresh, and the changes since then are no longer held",
-        hint="drop and create the stream table",
+        hint="SELECT pgtrickle.reinitialize_stream_table(name)",
     )
 
 
@@ -87,6 +93,15 @@ class Strategy:
     method: RefreshMethod
     reason: RefreshReason
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reinitialize:
+    """A request to compute everything once more: its reason, what was seen, and whether a user made it."""
+
+    reason: RefreshReason
+    detail: str
+    by_user: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +150,8 @@ class RefreshInputs:
     source_rows: int
     threshold: float
     costs: Costs = Costs()
+    reinitialize: Reinitialize | None = None
+    """The request to compute everything once more."""
 
 
 FEW_CHANGES = 1_000
@@ -146,6 +163,8 @@ SAFETY_MARGIN = 0.8
 
 def choose_strategy(now: RefreshInputs) -> Strategy:
     """Choose the method of a refresh; raise FullForbidden when only FULL is possible and the user forbids it."""
+    if now.reinitialize is not None and now.is_filled:
+        return _reinitialize(now, now.reinitialize)
     if now.partial and not now.has_history:
         raise cannot_repair()
     if now.partial:
@@ -167,7 +186,7 @@ def choose_strategy(now: RefreshInputs) -> Strategy:
         if now.policy is FullPolicy.ERROR:
             raise FullForbidden(
                 "the changes since the last refresh of the stream table are no longer held, and full_policy is 'error'",
-                hint="allow one full refresh: SELECT pgtrickle.alter_stream_table(name, full_policy => 'allow')",
+                hint="SELECT pgtrickle.reinitialize_stream_table(name)",
             )
         return Strategy(RefreshMethod.FULL, RefreshReason.HISTORY_GONE)
     match now.mode:
@@ -177,6 +196,27 @@ def choose_strategy(now: RefreshInputs) -> Strategy:
             return Strategy(RefreshMethod.DIFFERENTIAL, RefreshReason.MODE)
         case RefreshMode.AUTO:
             return _choose_cheaper(now)
+
+
+def _reinitialize(now: RefreshInputs, request: Reinitialize) -> Strategy:
+    """Return the strategy for a request to compute everything once more."""
+    if now.policy is FullPolicy.ERROR and not request.by_user:
+        raise FullForbidden(
+            f"everything has to be computed once more ({request.detail}), and full_policy is 'error'",
+            hint="SELECT pgtrickle.reinitialize_stream_table(name)",
+        )
+    method = RefreshMethod.FULL if now.has_plan else RefreshMethod.IN_POSTGRES
+    return Strategy(method, request.reason, request.detail)
+
+
+def choose_for_large_commit(policy: FullPolicy, changes: int) -> Strategy:
+    """Return FULL for a query that has only small deltas, after a commit with so many change rows."""
+    if policy is FullPolicy.ERROR:
+        raise FullForbidden(
+            f"a commit with {changes} change rows is too large for the delta of this query, and full_policy is 'error'",
+            hint="allow one full refresh: SELECT pgtrickle.alter_stream_table(name, full_policy => 'allow')",
+        )
+    return Strategy(RefreshMethod.FULL, RefreshReason.LARGE_COMMIT, f"{changes} changes in one commit")
 
 
 def _choose_cheaper(now: RefreshInputs) -> Strategy:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from applier import metrics
-from applier.catalog.stream_tables import Status, StreamTableRow
+from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.plans import StreamTablePlans
 from applier.refresh.readiness import Readiness
@@ -40,13 +40,16 @@ class StreamTables:
     def forget_dropped(self, rows: Sequence[StreamTableRow]) -> set[int]:
         """Forget the stream tables that are no longer stored; return their ids."""
         dropped = self.plans.tables.keys() - {row.pgt_id for row in rows}
+        kept = {str(row.table) for row in rows}
         for pgt_id in dropped:
+            if (name := str(self.plans.tables[pgt_id])) not in kept:
+                metrics.forget(name)
             self.forget(pgt_id)
         return dropped
 
     def load(self, rows: Sequence[StreamTableRow]) -> tuple[list[PlannedRow], list[RefusedRow]]:
         """Plan what is new or has changed; return the stream tables in service, and those that cannot be."""
-        self._rows = [row for row in rows if row.state in (Status.INITIALIZING, Status.ACTIVE)]
+        self._rows = [row for row in rows if row.in_service]
         planned, refused = self.plans.load(self._rows)
         metrics.STREAM_TABLES.set(len(planned))
         return planned, [*refused, *self.scheduler.load(self._rows)]
@@ -56,10 +59,12 @@ class StreamTables:
     ) -> bool:
         """Whether to refresh a stream table up to the frontier now; raises when its sources will never be known."""
         by_postgres = isinstance(table.plan, PostgresQuery)
+        # What is computed as a whole needs nothing at the old frontier, as for an empty stream table.
+        filled = replace(row, frontier=None) if row.reinitializes else row
         return (
             row.lsn < frontier
             and (ignore_schedules or self.scheduler.is_due(row, now, by_postgres=by_postgres))
-            and self.readiness.is_ready(row, table, frontier)
+            and self.readiness.is_ready(filled, table, frontier)
         )
 
     def is_current(self, table: StreamTable) -> bool:

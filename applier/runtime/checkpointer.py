@@ -11,7 +11,7 @@ from applier import metrics
 from applier.arrange.traces import Traces
 from applier.catalog.catalog import Catalog
 from applier.catalog.checkpoints import Manifest
-from applier.refresh.catch_up import LatestCheckpoint
+from applier.refresh.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.intake import Intake
 from applier.refresh.long_refreshes import LongRefreshes
 from applier.refresh.stream_tables import StreamTables
@@ -46,17 +46,22 @@ class Checkpointer:
     long_refreshes: LongRefreshes
     downstream: Downstream
     delta_sink: DeltaSink | None
+    catch_up: CatchUp
     latest: LatestCheckpoint
     last_tick: Callable[[], Lsn]
     """Returns the frontier of the last finished tick."""
     tick_lock: threading.Lock
     """Held by every tick: another holder reads the state between two ticks."""
     settings: Callable[[], CheckpointSettings]
+    has_lost_history: Callable[[], bool]
+    """Returns whether the server lacks changes that the traces have: then its checkpoint stays the older one."""
 
     def is_due(self) -> bool:
         """Not while a long refresh reads the traces: the second checkpoint from now would release its base."""
         rows = self.settings().checkpoint_rows
-        return not self.long_refreshes.is_reading_traces and any(trace.overlay_rows >= rows for trace in self.traces)
+        if self.has_lost_history() or self.long_refreshes.is_reading_traces:
+            return False
+        return any(trace.overlay_volume >= rows for trace in self.traces)
 
     def can_advance(self) -> bool:
         """Whether a checkpoint, once Delta has all deltas, would be later than the last one."""
@@ -66,17 +71,19 @@ class Checkpointer:
         """Write the traces at a frontier that every sink has passed, then the manifest, then use the new bases."""
         with self.tick_lock:
             frontier = self._lowest_frontier()
+            # A sink that was not compared with PostgreSQL yet may lack rows up to here.
             sinks = {
                 str(t.id): {sink: str(at) for sink, at in self.downstream.frontiers(t).items()}
                 for t in self.tables.planned.values()
+                if self.catch_up.lacks_since(t) is None
             }
-        if frontier <= self.latest.manifest.frontier:
+        if frontier <= self.latest.manifest.frontier or self.has_lost_history():
             return
         offsets = self.intake.restart_offsets(frontier)
         bases = [(trace, self.store.append(trace, frontier)) for trace in self.traces]
         entries = [self.store.entry(trace, base) for trace, base in bases]
         manifest = Manifest(frontier, offsets, entries, sinks)
-        self.catalog.checkpoints.save(self.applier, manifest)
+        self._save(manifest)
         with self.tick_lock:
             # Between two ticks: the planner of refreshes depends on what the traces hold.
             for trace, base in bases:
@@ -84,6 +91,11 @@ class Checkpointer:
         self.latest.move_to(manifest)
         metrics.CHECKPOINTS.inc()
         log.info("traces checkpointed", extra={"frontier": str(frontier), "traces": len(bases)})
+
+    def _save(self, manifest: Manifest) -> None:
+        """Store a manifest as the last one: in the catalog, then beside the traces."""
+        self.catalog.checkpoints.save(self.applier, manifest)
+        self.store.note_manifest(self.catalog.checkpoints.installation(), manifest)
 
     def _lowest_frontier(self, *, delta_written: bool = False) -> Lsn:
         """Return the frontier of the last tick, or an older one that a sink or a stream table still needs."""
@@ -94,9 +106,12 @@ class Checkpointer:
         if self.delta_sink and not delta_written:
             sink = self.delta_sink
             needed += [sink.frontier(table) for table in planned.values() if not sink.queue.is_idle(table.id)]
-        # The frontier of a stream table that is not due yet is only in PostgreSQL. With more than max_buffer_rows the
-        # checkpoint does not wait for it: its next refresh is then FULL.
-        not_due = [row.lsn for row in self.catalog.stream_tables.all() if row.lsn and row.pgt_id in planned]
-        if sum(trace.overlay_rows for trace in self.traces) <= self.settings().max_buffer_rows:
-            needed += not_due
+        # The frontier of a stream table that is not due yet, paused or suspended is only in PostgreSQL. With more than
+        # max_buffer_rows the checkpoint does not wait for it: its next refresh is then FULL. What an earlier checkpoint
+        # has passed needs no more waiting.
+        passed = self.latest.manifest.frontier
+        if sum(trace.overlay_volume for trace in self.traces) <= self.settings().max_buffer_rows:
+            needed += [row.lsn for row in self.catalog.stream_tables.all() if row.lsn and row.lsn >= passed]
+            # Likewise the frontier of a sink that was not compared with PostgreSQL since the start.
+            needed += [since for since in map(self.catch_up.lacks_since, planned.values()) if since]
         return min(needed)

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import psycopg
-from deltalake.exceptions import DeltaError
-from pyspark.errors import PySparkException
 
 from applier import metrics
 from applier.catalog.catalog import Catalog
@@ -18,6 +16,7 @@ from applier.errors import Infrastructure
 from applier.refresh.stream_tables import StreamTables
 from applier.runtime.checkpointer import Checkpointer
 from applier.sinks.delta_lake.sink import DeltaSink
+from applier.unexpected import to_trickle_error
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +73,11 @@ class Maintenance:
     def _try_checkpoint(self, stopping: threading.Event) -> None:
         try:
             self.checkpoint()
-        except (Infrastructure, psycopg.OperationalError, PySparkException, DeltaError, OSError) as error:
+        except Exception as error:
             # Nothing refers to the written files yet: the manifest is written last.
-            log.exception("checkpoint failed, it will be repeated", extra={"error": str(error)[:300]})
+            problem = to_trickle_error("the checkpoint", error).problem
+            log.warning("checkpoint failed, it will be repeated", extra={"error": problem})
+            metrics.CHECKPOINT_FAILURES.inc()
             stopping.wait(CHECKPOINT_RETRY_S)
 
     def _tidy(self) -> None:
@@ -93,7 +94,7 @@ class Maintenance:
     def flush_delta(self) -> None:
         """MERGE the queued deltas; suspend a stream table when another program wrote to its Delta table."""
         for table, error in self.delta_sink.flush() if self.delta_sink else []:
-            log.error("stream table suspended", extra={"table": str(table), "error": error.problem})
+            log.error("stream table suspended", extra={"table": str(table), "error": error.log_text})
             self.catalog.stream_tables.suspend(table.id, error)
             metrics.SUSPENSIONS.inc()
 

@@ -17,6 +17,7 @@ from applier.catalog.database import Database
 from applier.catalog.service import Service, ServiceState
 from applier.errors import Infrastructure
 from applier.refresh.full_in_postgres import FullInPostgres
+from applier.runtime.condition import ApplierCondition
 from applier.runtime.live_settings import LiveSettings
 from applier.runtime.lock import ApplierLock
 from applier.runtime.self_check import SelfCheck
@@ -60,7 +61,9 @@ class Applier:
     def run(self) -> None:
         """Run until `stop` is called or an error cannot be retried."""
         with self._cleanup:
-            status = metrics.ApplierCondition()
+            status = ApplierCondition()
+            metrics.CONSUMER_AGE.set_function(lambda: status.consumer_age_s)
+            metrics.READY.set_function(lambda: status.ready and status.alive)
             server = StatusServer(self.settings.metrics_host, self.settings.metrics_port, REGISTRY, status)
             self._cleanup.enter_context(server)
             wiring = Wiring(
@@ -79,7 +82,14 @@ class Applier:
             database = wiring.database()
             self.live_settings.report(database)
             parts.ingest.start()
-            background = {"maintenance": maintenance.run}
+            publishing = wiring.publishing(parts, self._fail)
+            beats = wiring.beats(status, parts.history)
+            background = {
+                "maintenance": maintenance.run,
+                "publishing": publishing.run,
+                "beat": beats.run,
+                "listen": beats.listen,
+            }
             if not self.settings.sources_elsewhere:
                 # Otherwise the requests are for the other database, and the rows to compare with are there.
                 background["requests"] = wiring.requests().run
@@ -96,6 +106,7 @@ class Applier:
                 for thread in threads:
                     thread.join()
                 self._cancel_long_refreshes(parts)
+            publishing.finish()
             maintenance.checkpoint()
             self._note("STOPPED", catalog.service)
             log.info("applier stopped", extra={"frontier": str(self._frontier)})
@@ -114,9 +125,7 @@ class Applier:
         self._failure = error
         self.stopping.set()
 
-    def _loop(
-        self, parts: ApplierParts, catalog: Catalog, database: Database, status: metrics.ApplierCondition
-    ) -> None:
+    def _loop(self, parts: ApplierParts, catalog: Catalog, database: Database, status: ApplierCondition) -> None:
         failures = 0
         reloaded_at = 0.0
         while not self.stopping.is_set():
@@ -136,7 +145,9 @@ class Applier:
                 pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
                 failures += 1
                 metrics.TICK_RETRIES.inc()
-                log.warning("tick will be repeated", extra={"error": str(error).splitlines()[0], "after_s": pause})
+                problem = str(error).splitlines()[0]
+                status.note_failure(problem)
+                log.warning("tick will be repeated", extra={"error": problem, "after_s": pause})
                 self.stopping.wait(pause)
         if self._failure is not None:
             raise self._failure
@@ -148,9 +159,13 @@ class Applier:
         parts.intake.wait(
             self._frontier,
             lambda: long_refreshes.has_finished or self.stopping.is_set(),
-            RETRY_S[0] if hurry or self._requested is Service.DRAIN else min(IDLE_LOOK_S, scheduled),
+            RETRY_S[0] if hurry or self._is_pressing(parts) else min(IDLE_LOOK_S, scheduled),
         )
         return not self.stopping.is_set()
+
+    def _is_pressing(self, parts: ApplierParts) -> bool:
+        """Whether to look again soon, though no row arrives: everything is to be drained, or a commit is under way."""
+        return self._requested is Service.DRAIN or parts.vouch.has_waiting
 
     def _serve(self, parts: ApplierParts, catalog: Catalog) -> None:
         """Run a tick, unless the applier was drained and has to rest."""
@@ -181,6 +196,7 @@ class Applier:
             before = count_jobs(parts.spark)
             frontier = run_tick(
                 intake=parts.intake,
+                vouch=parts.vouch,
                 alterations=parts.alterations,
                 tables=parts.tables,
                 planner=parts.planner,

@@ -16,8 +16,9 @@ import psycopg
 from applier import metrics
 from applier.catalog.catalog import Catalog
 from applier.catalog.database import Database
-from applier.errors import CheckFailed, Infrastructure
+from applier.errors import CheckFailed
 from applier.refresh import check
+from applier.unexpected import to_trickle_error
 from shared_schema.table_schema import TableId
 
 log = logging.getLogger(__name__)
@@ -48,8 +49,8 @@ class SelfCheck:
                     self.check(table, stopping)
                     if stopping.wait(self._interval_s() or OFF_RECHECK_S):
                         return
-            except (Infrastructure, psycopg.Error) as error:
-                log.warning("self-check failed", extra={"error": str(error).splitlines()[0]})
+            except Exception as error:
+                log.warning("self-check failed", extra={"error": to_trickle_error("the self-check", error).problem})
 
     def check(self, table: TableId, stopping: threading.Event) -> str:
         """Return `equal`, `different` or `undecided` and count it; a new difference is logged and sent as an alert."""

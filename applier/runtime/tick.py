@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol, assert_never
 
 from applier.catalog.stream_tables import StreamTableRow
@@ -29,11 +30,32 @@ class IntakePort(Protocol):
         """Move complete rows from the inbox to the traces; return the frontier up to which they are complete."""
 
 
+class VouchPort(Protocol):
+    """Whether what stream tables rest on is unchanged."""
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether a commit is under way that may alter something, or the server lacks published changes."""
+
+    @property
+    def has_lost_history(self) -> bool:
+        """Whether the server lacks published changes: then nothing that was computed from them is written."""
+
+    def look(self, frontier: Lsn) -> None:
+        """Look at the catalog, after the frontier up to which rows are complete is known."""
+
+    def admit(self, rows: Sequence[StreamTableRow]) -> tuple[list[StreamTableRow], list[RefusedRow]]:
+        """Return the stream tables that may be planned and refreshed now, and those that cannot go on."""
+
+    def vouches(self, row: StreamTableRow, table: StreamTable) -> bool:
+        """Whether the plan and the rows that it reads are those of the frontier."""
+
+
 class AlterationsPort(Protocol):
     """New queries of existing stream tables."""
 
-    def carry_out(self, frontier: Lsn) -> list[StreamTableRow]:
-        """Carry out what can be done at this frontier; return all stream tables as they are stored afterwards."""
+    def carry_out(self, frontier: Lsn, *, waits: bool) -> list[StreamTableRow]:
+        """Carry out what can be done at this frontier, nothing if it `waits`; return all stream tables as stored."""
 
 
 class StreamTablesPort(Protocol):
@@ -93,7 +115,7 @@ class WriterPort(Protocol):
         """Write rows and frontier into PostgreSQL, then queue the delta for the other sinks."""
 
     def publish(self) -> None:
-        """Publish all queued deltas to the topics, in one Kafka transaction."""
+        """Have all queued deltas published to the topics, in the background."""
 
     def forget(self, table_id: int) -> None:
         """Drop what is queued for a stream table."""
@@ -103,7 +125,7 @@ class FailuresPort(Protocol):
     """What the outcome of a refresh means for its stream table."""
 
     def contain(self, row: StreamTableRow, result: RefreshResult | None = None) -> AbstractContextManager[bool | None]:
-        """Return a context in which a failure affects only this stream table; a retryable one is raised."""
+        """Return a context in which any failure affects only this stream table; a retryable one is raised."""
 
     def fail(self, row: StreamTableRow, error: TrickleError, result: RefreshResult | None = None) -> None:
         """Schedule a retry for one stream table, or suspend it; the others continue."""
@@ -115,6 +137,7 @@ class FailuresPort(Protocol):
 def run_tick(
     *,
     intake: IntakePort,
+    vouch: VouchPort,
     alterations: AlterationsPort,
     tables: StreamTablesPort,
     planner: PlannerPort,
@@ -125,53 +148,75 @@ def run_tick(
 ) -> Lsn:
     """Advance every due stream table to one frontier; return it. Safe to repeat after a failure."""
     frontier = intake.advance()  # rows are complete up to here, and in the traces
+    vouch.look(frontier)  # only now: what was committed before the frontier is seen
     now = datetime.now(UTC)
     finished = computer.take_finished()  # long refreshes of earlier ticks
-    _write(tables, planner, writer, failures, finished)
-    rows = alterations.carry_out(frontier)
-    for pgt_id in tables.forget_dropped(rows):
+    write = partial(_write, tables=tables, planner=planner, writer=writer, failures=failures)
+    if vouch.has_lost_history:
+        _discard(finished)
+    else:
+        write(finished)
+    rows = alterations.carry_out(frontier, waits=vouch.is_unsettled)
+    for pgt_id in tables.forget_dropped([] if vouch.has_lost_history else rows):
         writer.forget(pgt_id)
         computer.forget(pgt_id)
-    planned, refused = tables.load(rows)
-    for row, error in refused:
+    admitted, unlike = vouch.admit(rows)
+    planned, refused = tables.load(admitted)
+    for row, error in [*unlike, *refused]:
         failures.fail(row, error)
     refreshes: list[Refresh] = []
     for row, table in planned:
         if computer.is_running(table.id):
             continue
         with failures.contain(row):
+            if not vouch.vouches(row, table):
+                continue
             if row.lsn and row.lsn <= frontier:
                 writer.catch_up(row, table)
             if tables.is_due(row, table, frontier, now, ignore_schedules=ignore_schedules):
                 refreshes.append(planner.plan(row, table, frontier, now))
-    _write(tables, planner, writer, failures, computer.compute(refreshes))
-    writer.publish()  # the topic now, Delta in the background
+    write(computer.compute(refreshes))
+    writer.publish()  # the topic at once, Delta now and then, both in the background
     return frontier
 
 
+def _discard(results: Iterable[RefreshResult]) -> None:
+    """Close the leases of results that are not written."""
+    for result in results:
+        with result:
+            pass
+
+
 def _write(
+    results: Iterable[RefreshResult],
+    *,
     tables: StreamTablesPort,
     planner: PlannerPort,
     writer: WriterPort,
     failures: FailuresPort,
-    results: Iterable[RefreshResult],
 ) -> None:
     """Write the changed rows and move the other frontiers in one commit, so that a reader sees all or none of it.
 
-    Whatever happens, the end closes the leases of the results; the queues of the sinks have leases of their own.
+    Whatever happens, the end closes the leases of the results; the queues of the sinks have leases of their own. A
+    service that was away while one of them was computed concerns none of the others: they are written, then it is
+    raised.
     """
     with ExitStack() as leases:
         computed = [leases.enter_context(result) for result in results]
         changed: list[RefreshResult] = []
         unchanged: list[RefreshResult] = []
+        away: list[TrickleError] = []
         for result in computed:
             if not tables.is_current(result.refresh.table):
                 continue  # it was dropped or altered since
             match result.outcome:
+                case TrickleError(retryable=True) as error:
+                    away.append(error)
                 case TrickleError() as error:
                     failures.fail(result.refresh.row, error, result)
                 case Lease() as rows:
-                    (changed if _has_rows(rows.value) else unchanged).append(result)
+                    to_write = result.refresh.row.reinitializes or _has_rows(rows.value)
+                    (changed if to_write else unchanged).append(result)
                 case None:
                     unchanged.append(result)
                 case _:
@@ -185,6 +230,8 @@ def _write(
                 with failures.contain(result.refresh.row, result):
                     writer.write_back(result)
                     _learn(planner, failures, result)
+    if away:
+        raise away[0]
 
 
 def _learn(planner: PlannerPort, failures: FailuresPort, result: RefreshResult) -> None:

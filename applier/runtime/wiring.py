@@ -12,15 +12,22 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from applier.arrange.traces import Traces
+from applier.catalog.beats import BeatStore
 from applier.catalog.catalog import Catalog
+from applier.catalog.checkpoints import Manifest
 from applier.catalog.database import Connection, Database
 from applier.errors import Infrastructure
 from applier.ingest import stream
+from applier.ingest.beat_reader import BeatReader
 from applier.ingest.inbox import Inbox
 from applier.ingest.ingest import Ingest
 from applier.ingest.schemas import SchemaReader
+from applier.ingest.source_clock import SourceClock
+from applier.ingest.source_times import SourceTimes
 from applier.plan.depth import Thresholds
+from applier.plan.limits import PlanLimits
 from applier.refresh.alter import Alterations
+from applier.refresh.captured_sources import CapturedSources
 from applier.refresh.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.computer import Computer
 from applier.refresh.failure_policy import FailurePolicy
@@ -32,13 +39,19 @@ from applier.refresh.plans import StreamTablePlans
 from applier.refresh.readiness import Readiness
 from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
 from applier.refresh.scheduler import Scheduler
+from applier.refresh.server_history import Loss, ServerHistory
 from applier.refresh.stream_tables import StreamTables
+from applier.refresh.vouch import Vouch
 from applier.refresh.worker_pool import WorkerPool
 from applier.refresh.writer import RefreshWriter
+from applier.runtime.beats import Beats
 from applier.runtime.checkpointer import Checkpointer, CheckpointSettings
+from applier.runtime.condition import ApplierCondition
 from applier.runtime.maintenance import Maintenance, MaintenanceSettings
+from applier.runtime.publishing import Publishing
 from applier.runtime.requests import Requests, limit_waits
 from applier.settings import ApplierSettings
+from applier.sinks.commit_to_visible import CommitToVisible
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.downstream import Downstream
 from applier.sinks.kafka.publisher import TopicPublisher
@@ -65,6 +78,8 @@ class ApplierParts:
     spark: SparkSession
     intake: Intake
     ingest: Ingest
+    vouch: Vouch
+    history: ServerHistory
     alterations: Alterations
     tables: StreamTables
     planner: RefreshPlanner
@@ -91,13 +106,16 @@ class Wiring:
         cleanup: ExitStack,
         runner: FullInPostgres,
     ) -> None:
+        self._visible = CommitToVisible(SourceTimes(), SourceClock())
         self._settings = settings
         self._start = settings()
         self._url = self._start.database_url.get_secret_value()
         self._stopping = stopping
         self._cleanup = cleanup
         self._runner = runner
-        self._thresholds = Thresholds(self._start.deep_join_l0_scan_threshold, self._start.part3_max_scan_count)
+        start = self._start
+        limits = PlanLimits(start.max_plan_nodes, start.max_plan_text, start.max_planning_s)
+        self._thresholds = Thresholds(start.deep_join_l0_scan_threshold, start.part3_max_scan_count, limits)
 
     def database(self, prepare: Callable[[Connection], None] | None = None) -> Database:
         """Return a connection of its own, prepared each time it is opened."""
@@ -120,36 +138,48 @@ class Wiring:
         self._wait_for_topics()
         schemas = SchemaReader(settings.topic_prefix, stream.client_options(settings))
         self._cleanup.callback(schemas.close)
-        manifest = catalog.checkpoints.load(settings.slot)
         store = TraceStore(spark, settings.state_dir)
+        manifest, loss = self._load_manifest(catalog, store)
         traces = Traces(spark, store.load(manifest), settings.memory_budget_mb)
         drop_leftovers(self._url)
-        inbox, inbox_lock = Inbox(manifest.frontier, manifest.offsets), threading.Condition()
+        inbox = Inbox(manifest.frontier, manifest.offsets, self._visible.times)
+        inbox_lock = threading.Condition()
         intake = Intake(inbox, inbox_lock, traces, schemas.copied, settings.sources_elsewhere)
         table_planner = StreamTablePlanner(self.database(), catalog, self._thresholds)
         scheduler = Scheduler(lambda: self._settings().max_consecutive_errors)
         tables = StreamTables(
-            StreamTablePlans(catalog.sources, table_planner),
+            StreamTablePlans(table_planner),
             Readiness(catalog.sources, traces, settings.sources_elsewhere),
             scheduler,
         )
+        sources = CapturedSources(catalog, traces, settings.sources_elsewhere)
         computer = self._computer(spark, traces, intake)
-        delta_sink = DeltaSink(settings.delta_root, self._url, settings.staging_rows) if settings.delta_sink else None
+        delta_sink = self._delta_sink() if settings.delta_sink else None
         downstream = Downstream(self._open_publisher if settings.publish_sink else None, delta_sink)
         latest = LatestCheckpoint(manifest)
+        history = ServerHistory(
+            None if settings.sources_elsewhere else catalog.frontiers,
+            lambda: intake.progress,
+            loss,
+            # From now on the catalog agrees with the traces again.
+            lambda: catalog.checkpoints.save(settings.slot, latest.manifest),
+        )
         session = WriteSession(self.database(self._prepare_writes))
         committed = CommittedRows(session.database, settings.staging_rows)
         writer = RefreshWriter(
-            PostgresSink(session, self._batch_size, settings.staging_rows),
+            PostgresSink(session, self._batch_size, settings.staging_rows, self._visible.times),
             downstream,
             CatchUp(downstream, committed, computer, latest),
             catalog,
+            self._visible,
         )
         return ApplierParts(
             spark=spark,
             intake=intake,
             ingest=Ingest(spark, settings, inbox, inbox_lock, schemas),
-            alterations=Alterations(catalog, session, table_planner, tables, computer, writer),
+            vouch=Vouch(catalog, table_planner, tables.plans, sources, history),
+            history=history,
+            alterations=Alterations(catalog, session, table_planner, tables, computer, writer, sources),
             tables=tables,
             planner=RefreshPlanner(traces, self._refresh_limits),
             computer=computer,
@@ -160,6 +190,19 @@ class Wiring:
             store=store,
             latest_checkpoint=latest,
         )
+
+    def _load_manifest(self, catalog: Catalog, store: TraceStore) -> tuple[Manifest, Loss | None]:
+        """Return the last manifest: that of the catalog, unless the traces have a later one, which is then a loss."""
+        stored = catalog.checkpoints.load(self._start.slot)
+        noted = store.noted_manifest(catalog.checkpoints.installation())
+        if noted is None or not stored.frontier or noted.frontier <= stored.frontier:
+            return stored, None
+        problem = (
+            f"the last checkpoint in the catalog is at {stored.frontier}, that of the traces at {noted.frontier}: the "
+            "server was restored to an older state"
+        )
+        is_comparable = not self._start.sources_elsewhere
+        return noted, Loss(problem, noted.frontier, is_certain=False) if is_comparable else None
 
     def _computer(self, spark: SparkSession, traces: Traces, intake: Intake) -> Computer:
         settings = self._start
@@ -177,6 +220,10 @@ class Wiring:
             open_early_parts=lambda: EarlyParts(Database(self._url, self._prepare_writes), self._batch_size),
             staging=Staging(self._url, settings.staging_rows),
         )
+
+    def _delta_sink(self) -> DeltaSink:
+        settings = self._start
+        return DeltaSink(settings.delta_root, self._url, settings.staging_rows, self._visible)
 
     def _open_publisher(self) -> TopicPublisher:
         settings = self._start
@@ -210,10 +257,12 @@ class Wiring:
             long_refreshes=parts.computer.long_refreshes,
             downstream=parts.downstream,
             delta_sink=parts.delta_sink,
+            catch_up=parts.writer.catch_up_sinks,
             latest=parts.latest_checkpoint,
             last_tick=last_tick,
             tick_lock=tick_lock,
             settings=self._checkpoint_settings,
+            has_lost_history=lambda: parts.vouch.has_lost_history,
         )
         return Maintenance(
             checkpointer=checkpointer,
@@ -224,6 +273,10 @@ class Wiring:
             settings=self._maintenance_settings,
             on_failure=on_failure,
         )
+
+    def publishing(self, parts: ApplierParts, on_failure: Callable[[BaseException], None]) -> Publishing:
+        """Build the background publisher."""
+        return Publishing(parts.downstream, Catalog(self.database()), self._visible, on_failure)
 
     # -- settings that may change: each part asks for its own ---------------------------------------------------------
 
@@ -252,6 +305,18 @@ class Wiring:
         client = stream.client_options(self._start)
         return Requests(self._start.topic_prefix, client, self.database(limit_waits), self._thresholds)
 
+    def beats(self, condition: ApplierCondition, history: ServerHistory) -> Beats:
+        """Build what beats, and listens to the consumer's beats."""
+        settings = self._start
+        client = stream.client_options(settings)
+        return Beats(
+            BeatStore(self.database(_never_wait), settings.slot),
+            lambda: BeatReader(settings.topic_prefix, client, settings.slot),
+            condition,
+            self._visible.clock,
+            history.hear,
+        )
+
     def _wait_for_topics(self) -> None:
         waited = False
         while not stream.are_topics_ready(self._start):
@@ -260,3 +325,8 @@ class Wiring:
                 waited = True
             if self._stopping.wait(0.2):
                 raise Infrastructure("stopped while waiting for the consumer's topics")
+
+
+def _never_wait(connection: Connection) -> None:
+    """Prepare a connection for beats: a lost one is repeated, so none waits for a disk, a standby or a lock."""
+    connection.execute("SET synchronous_commit = off; SET lock_timeout = '2s'")

@@ -32,6 +32,13 @@ class DeltaQueue:
         with self._lock:
             return [table_id for table_id, queued in self._queued.items() if queued]
 
+    def last_frontiers(self) -> dict[int, Lsn]:
+        """Return for each stream table with queued deltas the upper end of the last one."""
+        with self._lock:
+            return {
+                table_id: queued[-1][1].value.lsn_range.upper for table_id, queued in self._queued.items() if queued
+            }
+
     def is_idle(self, table_id: int) -> bool:
         """Whether no delta is queued."""
         with self._lock:

@@ -12,14 +12,16 @@ from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import Delta, MemoryDelta, OutboxDelta, StagedDelta
 from applier.sinks.outbox_delta import PART_ROWS
 from applier.zset import WEIGHT, column_name
-from shared_schema.lsn import Lsn, LsnRange
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
 
-def enqueue(cursor: Cursor, table: StreamTable, delta: Delta) -> None:
-    """Store the delta, in the transaction that applies it."""
-    for part, rows in enumerate(_ordered_parts(cursor, table, delta)):
+def enqueue(cursor: Cursor, table: StreamTable, delta: Delta, *, also_empty: bool = False) -> None:
+    """Store the delta, in the transaction that applies it; one without rows only with `also_empty`."""
+    is_kept = also_empty and isinstance(delta, MemoryDelta) and not delta.rows.num_rows
+    parts = iter([delta.rows]) if is_kept else _ordered_parts(cursor, table, delta)
+    for part, rows in enumerate(parts):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
             stream.write_table(rows)
@@ -27,6 +29,18 @@ def enqueue(cursor: Cursor, table: StreamTable, delta: Delta) -> None:
             "INSERT INTO pgtrickle.pgt_outbox VALUES (%s, %s::pg_lsn, %s::pg_lsn, %s, %s) ON CONFLICT DO NOTHING",
             (table.id, str(delta.lsn_range.lower), str(delta.lsn_range.upper), part, sink.getvalue().to_pybytes()),
         )
+
+
+def enqueue_refill(cursor: Cursor, pgt_id: int, until: Lsn) -> None:
+    """Store that every other sink needs all rows, as of `until`, instead of what the outbox holds for it so far."""
+    cursor.execute("DELETE FROM pgtrickle.pgt_outbox WHERE pgt_id = %s", (pgt_id,))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([])):
+        pass
+    cursor.execute(
+        "INSERT INTO pgtrickle.pgt_outbox VALUES (%s, %s::pg_lsn, %s::pg_lsn, 0, %s)",
+        (pgt_id, str(ORIGIN), str(until), sink.getvalue().to_pybytes()),
+    )
 
 
 def _ordered_parts(cursor: Cursor, table: StreamTable, delta: Delta) -> Iterator[pa.Table]:

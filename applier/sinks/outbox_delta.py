@@ -69,7 +69,8 @@ class OutboxDelta:
                     (self.pgt_id, str(self.lsn_range.upper), part),
                 ).fetchone()
                 rows = _decode(found[0] if found else b"")
-                for start in range(0, rows.num_rows, size):
+                # One without rows is a batch too: it says that nothing changed.
+                for start in range(0, max(1, rows.num_rows), size):
                     yield rows.slice(start, size)
 
     def lease(self) -> Lease[OutboxDelta]:

@@ -22,6 +22,9 @@ from applier.spark.java_functions import functions_jar
 
 TIME_ZONE = "UTC"
 
+LOG_LEVEL = "FATAL"
+"""Of Spark itself. An error of a task names the values that it failed on; it reaches us as an exception anyway."""
+
 _USELESS_RULES = (
     "org.apache.spark.sql.delta.metric.OptimizeConditionalIncrementMetric",
     "org.apache.spark.sql.catalyst.optimizer.MergeScalarSubqueries",
@@ -59,7 +62,7 @@ def spark_session(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     common_java_options = (
         f"-Duser.timezone={TIME_ZONE} -XX:+UseParallelGC -XX:ReservedCodeCacheSize=256m "
-        "-Dlog4j2.level=ERROR -Dio.netty.tryReflectionSetAccessible=true"
+        f"-Dlog4j2.level={LOG_LEVEL} -Dio.netty.tryReflectionSetAccessible=true"
     )
     options = {
         "spark.driver.memory": driver_memory,
@@ -109,6 +112,9 @@ def spark_session(
         options["spark.driver.extraJavaOptions"] += f" {java_options or use_archive(archive_path(all_jars))}"
         # The driver cannot lose contact with itself; only a clock that is set forward makes it look so.
         options["spark.storage.blockManagerHeartbeatTimeoutMs"] = str(365 * 86_400_000)
+        # Other users of the machine can reach its ports on the loopback address. Spark makes the secret itself; on a
+        # cluster the operator sets one, for all its processes.
+        options["spark.authenticate"] = "true"
     else:
         options["spark.jars"] = ",".join(map(str, all_jars))
     builder = SparkSession.builder.appName("pg-trickle-applier").master(master)
@@ -117,7 +123,7 @@ def spark_session(
     for name in _DUPLICATE_ERROR_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     session: SparkSession = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    session.sparkContext.setLogLevel(LOG_LEVEL)
     _register_functions(session)
     return session
 

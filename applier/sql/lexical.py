@@ -95,6 +95,11 @@ def declared_digests(query: str) -> dict[int, str] | None:
     return {int(oid): digest for oid, _, digest in (pair.partition("=") for pair in found[1].split())}
 
 
+def without_digests(query: str) -> str:
+    """Return a stored query without the digests of its functions."""
+    return _DECLARED.sub("", query, count=1)
+
+
 def has_special_time_words(query: str) -> bool:
     """Whether a string of the text contains 'now', 'today' or a similar word, or may contain one."""
     return any(

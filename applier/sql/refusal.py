@@ -45,6 +45,8 @@ class Reason(Enum):
     """The result depends on the settings of the session that runs the query."""
     SOURCE = "unsupported_source"
     """A relation whose changes cannot be captured."""
+    SIZE = "too_large"
+    """The query is too large in form: its plan, the text of its delta, or the time to plan it."""
     COLUMN = "unsupported_column"
     """A column that is not captured: a system or generated column, a whole row."""
 

@@ -98,7 +98,7 @@ def check_source(relation: RelationInfo, with_children: bool) -> None:
         raise _refused_in_full(f"row-level security on {relation.table}", hint)
     if relation.is_partition:
         hint = "its changes are captured as those of the partitioned table; read that table and filter"
-        raise _refused(f"the single partition {relation.table}", hint)
+        raise _refused_in_full(f"the single partition {relation.table}", hint)
     if relation.kind == "p" and not with_children:
         raise _refused(f"ONLY {relation.table}", "a partitioned table has no rows of its own; remove ONLY")
     if relation.uncaptured_partition is not None:

@@ -21,6 +21,7 @@ from applier.operators.support.accumulators import accumulator_columns, sum_accu
 from applier.operators.support.inputs import Accumulators
 from applier.plan.nodes import Aggregate
 from applier.spark.views import create_view, drop_view
+from applier.state.exact_sums import report_overflow
 from applier.zset import ZSet
 
 FOLD_ROWS = 20_000
@@ -99,6 +100,7 @@ def sum_accumulator_rows(node: Aggregate, tables: list[pa.Table]) -> pa.Table:
         rows = rows.append_column("one", pa.nulls(rows.num_rows, pa.int8()))
     summed = rows.group_by(names or ["one"], use_threads=False).aggregate([(name, "sum") for name in sums])
     columns = [summed[name] for name in names] + [summed[f"{name}_sum"] for name in sums]
-    total = pa.Table.from_arrays(columns, names=[*names, *sums]).select(schema.names).cast(schema)
+    with report_overflow():
+        total = pa.Table.from_arrays(columns, names=[*names, *sums]).select(schema.names).cast(schema)
     zero = [pc.equal(total[name], pa.scalar(0).cast(schema.field(name).type)) for name in sums]
     return total.filter(pc.invert(reduce(pc.and_, zero)))

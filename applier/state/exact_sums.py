@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Context, localcontext
 from typing import Any
 
 import pyarrow as pa
 
+from applier.errors import CalculationError
 from applier.zset import Row
+from shared_schema.pg_types import MAX_DECIMAL_DIGITS
 
 _EXACT = Context(prec=100)
 
@@ -38,5 +41,18 @@ def rows_as_tuples(table: pa.Table) -> list[Row]:
 def arrow_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
     """Return an Arrow table of the rows, with this schema."""
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    with report_overflow():
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+@contextmanager
+def report_overflow() -> Iterator[None]:
+    """Turn Arrow's error for a decimal that is too long into one of the stream table whose sum it is."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        raise CalculationError(
+            f"a sum needs more digits than the {MAX_DECIMAL_DIGITS} of its physical type",
+            hint="cast the argument to numeric(39,s), with its own scale s: such sums have no limit",
+        ) from error

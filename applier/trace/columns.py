@@ -97,6 +97,11 @@ class TraceColumn:
         return cls(stored["name"], PgType(*stored["type"]), spans)
 
 
+def rows_column(*spans: Span) -> TraceColumn:
+    """Return the spans in which all rows of a trace are known, in the form of a column that every scan reads."""
+    return TraceColumn("", PgType(16, -1, "bool", "boolean"), spans)
+
+
 def captured_columns(known: Sequence[TraceColumn], present: Sequence[Column], at: Lsn) -> tuple[TraceColumn, ...]:
     """Return the columns of a trace, old ones first, after a capture at `at` with the `present` columns."""
 
@@ -114,5 +119,5 @@ def without_column(column: TraceColumn, present: Sequence[Column]) -> SourceChan
     now = next((f"is now {c.type.display}" for c in present if c.name == column.name), "is gone")
     return SourceChanged(
         f"column {column.name} {now}; when it was captured it was {column.type.display}",
-        hint="drop the stream table and create it again once the change is final",
+        hint="SELECT pgtrickle.reinitialize_stream_table(name) once the change is final",
     )

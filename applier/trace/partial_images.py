@@ -32,6 +32,8 @@ def complete_images(
         if aligned.known is not None and aligned.row.op is Op.DELETE:
             rows_by_key.setdefault(aligned.known, {})[_key(aligned.values, aligned.known)] = None
     for places, by_key in rows_by_key.items():
+        if not places:
+            continue  # Nothing of these images is known, so no row can be found.
         found = list(find_rows(places, list(by_key)))
         counts = Counter(_key(row, places) for row in found)
         by_key.update({key: row for row in found if counts[key := _key(row, places)] == 1})

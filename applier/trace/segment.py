@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 
+from applier.spark.collect import bytes_held
 from applier.spark.views import create_view, drop_view
+from applier.trace.volume import ROW_BYTES
 from applier.zset import WEIGHT, column_names
 
 
@@ -18,6 +21,11 @@ class Segment:
         self.rows = rows
         self.released = False
         self._views: dict[int, str] = {}
+
+    @cached_property
+    def volume(self) -> int:
+        """The number of rows, where a large row counts as several. It is asked of Spark, so only when it is needed."""
+        return max(self.rows, bytes_held(self.frame) // ROW_BYTES)
 
     def view(self, types: Sequence[str]) -> str:
         """Return the name of a view of the rows, with as many columns as there are Spark types."""

@@ -54,7 +54,10 @@ class Pending:
 
     def add_chunk(self, chunk: Chunk, since: Lsn) -> None:
         """Add many rows in any order; those before `since` are in the trace already, and are dropped."""
-        rows = chunk.rows.filter(pc.greater_equal(chunk.rows[LSN], since.value))
+        rows = chunk.rows
+        if rows.num_rows and pc.min(rows[LSN]).as_py() < since.value:
+            # Only then: the result is a copy in memory.
+            rows = rows.filter(pc.greater_equal(rows[LSN], since.value))
         if rows.num_rows:
             self._chunks.setdefault(chunk.schema, []).append(rows)
 
@@ -79,12 +82,12 @@ def interleave(runs: Sequence[Run]) -> list[Run]:
     out: list[Run] = []
     left = [run for run in runs if len(run)]
     while left:
-        left.sort(key=_first_stamp)
+        left.sort(key=first_stamp)
         head, others = left[0], left[1:]
         if not others:
             return [*out, head]
-        limit = _first_stamp(others[0])
-        if _first_stamp(head) == limit:
+        limit = first_stamp(others[0])
+        if first_stamp(head) == limit:
             others[0] = _slice_run(others[0], 1, len(others[0]))
             left = [head, *(run for run in others if len(run))]
             continue
@@ -94,7 +97,8 @@ def interleave(runs: Sequence[Run]) -> list[Run]:
     return out
 
 
-def _first_stamp(run: Run) -> _Place:
+def first_stamp(run: Run) -> _Place:
+    """Return LSN and sequence number of the first row."""
     match run:
         case Chunk():
             return run.rows[LSN][0].as_py(), run.rows[SEQ][0].as_py()

@@ -1,30 +1,38 @@
 """Stores the bases of the traces: one Delta table per relation, and one manifest that names their versions.
 
 Order of a checkpoint: append the rows of each relation, then write the manifest. A crash in between leaves versions
-that no manifest names; loading restores the tables to the named versions, so the others never count.
+that no manifest names; loading restores the tables to the named versions, so the others never count. A copy of the
+manifest stays beside the tables: if that of the catalog is older, the database was restored.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial, reduce
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from applier.catalog.checkpoints import Manifest, refuse_unknown_form
-from applier.spark.delta_files import is_scattered, optimize_and_vacuum
-from applier.trace.align import LSN, SEQ
-from applier.trace.columns import TraceColumn
+from applier.errors import InstallError
+from applier.spark.ddl import parse_schema
+from applier.spark.delta_files import group_properties, is_scattered, optimize_and_vacuum
+from applier.spark.frame_files import needs_file
+from applier.spark.net_frame import net_frame
+from applier.trace.align import LSN, SEQ, STAMPED
+from applier.trace.columns import Span, TraceColumn, rows_column
 from applier.trace.segment import Segment
 from applier.trace.trace import EMPTY_BASE, Base, Trace
-from applier.zset import WEIGHT, column_name
+from applier.trace.volume import rows_per_group
+from applier.zset import WEIGHT, column_name, ddl
 from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.table_schema import TableId
 from shared_schema.topics import table_topic
@@ -33,6 +41,8 @@ log = logging.getLogger(__name__)
 
 RETENTION_HOURS = 24
 """How long files of older versions stay: the last manifest and running refreshes may still need them."""
+
+MANIFEST = "manifest.json"
 
 MAX_SEGMENTS = 4
 """Each segment is a task of every query that reads the relation."""
@@ -53,6 +63,28 @@ class TraceStore:
         self._spark = spark
         self._root = f"{root.rstrip('/')}/traces"
 
+    def note_manifest(self, installation: str, manifest: Manifest) -> None:
+        """Keep a copy of the last manifest beside the tables: a database that was restored has an older one.
+
+        `installation` identifies the catalog. Nothing is kept where the folder is not on a local disk.
+        """
+        if "://" in self._root:
+            return
+        path = Path(self._root) / MANIFEST
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written = path.with_suffix(".new")
+        written.write_text(json.dumps({"installation": installation, "manifest": manifest.to_json()}))
+        written.replace(path)
+
+    def noted_manifest(self, installation: str) -> Manifest | None:
+        """Return the copy of the last manifest of this catalog; None if there is none that can be read."""
+        path = Path(self._root) / MANIFEST
+        try:
+            noted: dict[str, Any] = json.loads(path.read_text())
+            return Manifest.from_json(noted["manifest"]) if noted["installation"] == installation else None
+        except (OSError, ValueError, KeyError, TypeError, InstallError):
+            return None
+
     def _path(self, trace: Trace) -> str:
         return f"{self._root}/{table_topic('t', trace.table)}"
 
@@ -65,12 +97,15 @@ class TraceStore:
         table = TableId(*entry["table"])
         trace = Trace(self._spark, table, tuple(TraceColumn.from_json(c) for c in entry["columns"]))
         trace.captured_at = Lsn.parse(entry["captured_at"])
+        known_since = min((s.since for c in trace.columns for s in c.spans), default=trace.captured_at)
+        trace.rows_known = (
+            TraceColumn.from_json(entry["rows_known"]) if "rows_known" in entry else rows_column(Span(known_since))
+        )
         trace.relid, trace.membership, trace.key = entry["relid"], entry["membership"], tuple(entry.get("key", ()))
         version = entry["version"]
         if version is not None:
             stored = DeltaTable(self._path(trace))
-            if stored.version() != version:
-                stored.restore(version)
+            _restore(stored, version)
             segment = self._read(trace, stored.version(), entry["rows"])
             trace.rebase(Base(frontier, (segment,), stored.version(), entry["rows"], entry["withdrawn"]))
         else:
@@ -87,36 +122,49 @@ class TraceStore:
         rows = trace.overlay(LsnRange(base.frontier, frontier))
         if not rows.num_rows:
             return replace(base, frontier=frontier)
-        added = trace.frame(rows)
         total = base.rows + rows.num_rows
         withdrawn = base.withdrawn + pc.sum(pc.less(rows[WEIGHT], 0)).as_py()
         if base.segments and withdrawn > COMPACT_AT * total:
-            return self._compact(trace, replace(base, frontier=frontier), added)
+            return self._compact(trace, replace(base, frontier=frontier), trace.frame(rows))
+        if base.version is not None:
+            # An earlier attempt at this checkpoint may have added these rows before it failed.
+            _restore(DeltaTable(self._path(trace)), base.version)
+        group_rows = rows_per_group(rows)
         # By delta-rs: the rows are on the driver, and a Spark job would cost ten times as much.
         write_deltalake(
             self._path(trace),
             rows.drop_columns([LSN, SEQ]),
             mode="append" if base.segments else "overwrite",
             schema_mode="merge" if base.segments else "overwrite",
+            writer_properties=group_properties(group_rows),
         )
         stored = DeltaTable(self._path(trace))
+        added = persist_segment(self._added_frame(trace, rows, stored, base), rows.num_rows)
         if is_scattered(stored):
-            optimize_and_vacuum(stored, RETENTION_HOURS)
+            optimize_and_vacuum(stored, RETENTION_HOURS, group_rows)
         version = stored.version()
         return Base(
             frontier,
-            _merge_segments((*base.segments, persist_segment(added, rows.num_rows))),
+            _merge_segments((*base.segments, added)),
             version,
             total,
             withdrawn,
         )
 
+    def _added_frame(self, trace: Trace, rows: pa.Table, stored: DeltaTable, base: Base) -> DataFrame:
+        """Return the rows that were just appended; many bytes are read from their files, not held in the heap."""
+        if not needs_file(self._spark, rows):
+            return trace.frame(rows)
+        earlier = set() if base.version is None else set(DeltaTable(self._path(trace), base.version).file_uris())
+        columns = trace.columns[: rows.num_columns - len(STAMPED)]
+        schema = parse_schema(ddl([column.type.spark_ddl for column in columns]))
+        return self._spark.read.schema(schema).parquet(*(f for f in stored.file_uris() if f not in earlier))
+
     def _compact(self, trace: Trace, base: Base, added: DataFrame) -> Base:
         """Write the sum of the base and the added rows, each row once, in key order, as the next version of the Delta
         table. So each file holds a range of keys, which its statistics show."""
         whole = _union_frames([*(segment.frame for segment in base.segments), added])
-        names = [name for name in whole.columns if name != WEIGHT]
-        net_rows = whole.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)
+        net_rows = net_frame(whole)
         keys = [column_name(i) for i, column in enumerate(trace.columns) if column.is_open and column.name in trace.key]
         sorted_ = net_rows.coalesce(1).sortWithinPartitions(*keys) if keys else net_rows.coalesce(1)
         writer = sorted_.write.format("delta").mode("overwrite").option("overwriteSchema", True)
@@ -132,6 +180,7 @@ class TraceStore:
         return {
             "table": [trace.table.schema, trace.table.name],
             "columns": [column.to_json() for column in trace.columns],
+            "rows_known": trace.rows_known.to_json(),
             "captured_at": str(trace.captured_at),
             "relid": trace.relid,
             "membership": trace.membership,
@@ -140,6 +189,12 @@ class TraceStore:
             "rows": base.rows,
             "withdrawn": base.withdrawn,
         }
+
+
+def _restore(stored: DeltaTable, version: int | None) -> None:
+    """Make the rows of a version the current ones, if later versions exist."""
+    if version is not None and stored.version() != version:
+        stored.restore(version)
 
 
 def persist_segment(frame: DataFrame, rows: int) -> Segment:

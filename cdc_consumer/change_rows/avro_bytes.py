@@ -48,6 +48,16 @@ def long(number: int) -> bytes:
     return varint(number << 1 if number >= 0 else ~(number << 1))
 
 
+def restamp_message(message: bytes, body_at: int, lsn: int, seq: int) -> bytes:
+    """Return the message of a change row with another stamp: its body begins with op (one byte), lsn and seq."""
+    end = body_at + 1
+    for _ in range(2):
+        while message[end] & 128:
+            end += 1
+        end += 1
+    return message[: body_at + 1] + long(lsn) + long(seq) + message[end:]
+
+
 def column_long(number: int) -> bytes:
     """Encode an int or long in union branch 1."""
     return b"\x02" + long(number)

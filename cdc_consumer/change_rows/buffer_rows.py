@@ -22,7 +22,7 @@ from cdc_consumer.pgoutput.decoder import decode
 from cdc_consumer.pgoutput.messages import Begin, Delete, Insert, Relation, Update
 from shared_schema.change_row import ChangeRow, Op, Stamp, Value, pack_columns
 from shared_schema.lsn import Lsn
-from shared_schema.table_schema import TableSchema
+from shared_schema.table_schema import LEAF_COLUMN, Column, TableSchema
 
 BINARY = b"b"
 
@@ -52,6 +52,14 @@ class Layout:
     version: int
     types: tuple[str, ...]
     """Catalog names; `text` if the target database does not have the source's type."""
+
+
+LEAF_NAME = "__pgt_leaf"
+
+
+def buffer_column(column: Column) -> str:
+    """Return the name of a column in the buffer table: PostgreSQL reserves that of the leaf column."""
+    return LEAF_NAME if column == LEAF_COLUMN else column.name
 
 
 class TextParser:
@@ -134,6 +142,15 @@ class RowForm:
         return b"\t".join([*own, *(b"\\N" if v is None else _escape(_bytes(v)) for v in values)]) + b"\n"
 
 
+def restamp_row(row: EncodedRow, stamp: Stamp) -> EncodedRow:
+    """Return the COPY row with another stamp: it begins with lsn and seq."""
+    key, value = row
+    if key is None:
+        return None, b"%s\t%d\t%s" % (str(stamp.lsn).encode(), stamp.seq, value.split(b"\t", 2)[2])
+    # The number of columns, then each value behind its length.
+    return key, value[:2] + struct.pack(">IQIq", 8, stamp.lsn.value, 8, stamp.seq) + value[26:]
+
+
 class BufferEncoder:
     """Encodes the row messages of one relation in one transaction."""
 
@@ -179,6 +196,8 @@ def _forms(types: tuple[str, ...]) -> tuple[BinaryForm, ...] | None:
 
 
 def _bytes(value: Value) -> bytes:
+    if isinstance(value, int):
+        return b"%d" % value  # the leaf of a T row
     if not isinstance(value, bytes):
         raise AssertionError("values of buffer rows are text as received")
     return value

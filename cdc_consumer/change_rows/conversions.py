@@ -28,6 +28,8 @@ SLOW_PATH = (ValueError, LookupError, OverflowError, struct.error)
 def names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
     """Return the namespace of generated code: every name that it may use."""
     width = len(schema.columns)
+    # The leaf column is not part of a tuple, and always known.
+    sent = width if schema.leaf_ordinal is None else width - 1
 
     def mask(ordinals: frozenset[int]) -> bytes:
         return avro_bytes.column_bytes(pack_columns(ordinals, width))
@@ -35,7 +37,7 @@ def names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
     def changed(bits: int) -> bytes:
         return avro_bytes.column_bytes(bits.to_bytes((width + 7) // 8, "little")) + b"\0\0\x02"
 
-    others = frozenset(range(width)) - identity
+    others = frozenset(range(sent)) - identity
     partial = mask(others) if others else b"\0"
     return {
         "SlowPathRow": SlowPathRow,
@@ -64,9 +66,9 @@ def names(schema: TableSchema, identity: frozenset[int]) -> dict[str, Any]:
         "F8": struct.Struct("<d").pack,
         "UH": binascii.unhexlify,
         "T": b"t\0\0\0",
-        "NEW": b"N" + struct.pack(">H", width),
-        "OLD": b"O" + struct.pack(">H", width),
-        "KEY": b"K" + struct.pack(">H", width),
+        "NEW": b"N" + struct.pack(">H", sent),
+        "OLD": b"O" + struct.pack(">H", sent),
+        "KEY": b"K" + struct.pack(">H", sent),
         # changed_cols, partial, snapshot, and the branch of the row
         "CH": avro_bytes.Cache(changed),
         "CHANGED_D": mask(others) + partial + b"\0\x02",

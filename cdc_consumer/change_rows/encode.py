@@ -20,7 +20,7 @@ class TransactionEncoder:
     __slots__ = ("_deleted", "_functions", "_insert", "_inserted", "_new", "_old", "_tail", "_xid_time")
 
     def __init__(self, table: TableReader, header: bytes, begin: Begin) -> None:
-        self._functions: GeneratedFunctions = generate_functions(table.schema, table.identity)
+        self._functions: GeneratedFunctions = generate_functions(table.schema, table.identity, table.leaf)
         lsn = long(begin.commit_lsn.value)
         self._inserted = header + _INSERTED + lsn
         self._deleted = header + _DELETED + lsn
@@ -29,7 +29,7 @@ class TransactionEncoder:
         self._tail = self._xid_time + b"\0\0\0\x02"
         width = table.width.to_bytes(2, "big")
         self._new, self._old = b"N" + width, b"O" + width
-        self._insert = b"I" + table.schema.relid.to_bytes(4, "big") + self._new
+        self._insert = b"I" + table.relation.relid.to_bytes(4, "big") + self._new
 
     def encode_inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
         """Encode consecutive INSERTs from frame `first` on, up to one for the slow path -> key and value of each."""
@@ -56,6 +56,18 @@ class TransactionEncoder:
             return self._functions.whole(frame, at + 5, self._old, self._deleted, number(ordinal), self._tail)
         if marker == _KEY:
             return self._functions.delete_key(frame, at + 5, self._deleted, number(ordinal), self._xid_time)
+        raise SlowPathRow
+
+
+class SlowEncoder:
+    """Encodes nothing: every row takes the slow path. For leaf partitions with the columns in another order."""
+
+    def encode_inserts(self, frames: list[bytes], first: int, at: int, ordinal: int) -> list[EncodedRow]:
+        """Return no rows."""
+        return []
+
+    def encode(self, frame: bytes, at: int, ordinal: int) -> EncodedRow | EncodedUpdate:
+        """Raise SlowPathRow."""
         raise SlowPathRow
 
 

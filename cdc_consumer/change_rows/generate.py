@@ -55,7 +55,8 @@ REPLICA IDENTITY FULL; only the comments are added (a test compares the rest):
 
 `hd` and `hi` are the first bytes of both messages, `sd` and `si` their ordinals, `xt` transaction and commit time.
 `update_long` handles NULLs, long values and unchanged TOAST. `whole` encodes one INSERT, `inserts` many in one call.
-`conversions.names` has the short names: SM, CP, PA, EN and CL encode numbers, J joins bytes.
+`conversions.names` has the short names: SM, CP, PA, EN and CL encode numbers, J joins bytes. For a leaf partition each
+row ends with LF, the leaf column, whose bytes are the same in all rows of the leaf.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from types import CodeType
 
+from cdc_consumer.change_rows.avro_bytes import column_long
 from cdc_consumer.change_rows.conversions import Text, convert, has_two_pieces, names
 from shared_schema.pg_types import PhysicalType
 from shared_schema.table_schema import TableSchema
@@ -97,12 +100,20 @@ class GeneratedFunctions:
 
 
 @lru_cache(maxsize=4096)
-def generate_functions(schema: TableSchema, identity: frozenset[int]) -> GeneratedFunctions:
+def generate_functions(schema: TableSchema, identity: frozenset[int], leaf: int | None = None) -> GeneratedFunctions:
     """Generate and compile the functions of a relation. Cached, because the server repeats its Relation messages."""
     space = names(schema, identity)
-    source = "\n".join(line for lines in generate_source(schema, identity) for line in lines)
-    exec(compile(source, f"<generated for relation {schema.relid}>", "exec"), space)  # noqa: S102
+    if leaf is not None:
+        space["LF"] = column_long(leaf)
+    exec(_compile(schema, identity), space)  # noqa: S102
     return GeneratedFunctions(*(space[field.name] for field in fields(GeneratedFunctions)))
+
+
+@lru_cache(maxsize=256)
+def _compile(schema: TableSchema, identity: frozenset[int]) -> CodeType:
+    """Compile the functions once for all leaf partitions of a table."""
+    source = "\n".join(line for lines in generate_source(schema, identity) for line in lines)
+    return compile(source, f"<generated for relation {schema.relid}>", "exec")
 
 
 def generate_source(schema: TableSchema, identity: frozenset[int]) -> list[list[str]]:
@@ -114,10 +125,12 @@ class _Writer:
     """Writes the source lines of one relation's functions."""
 
     def __init__(self, schema: TableSchema, identity: frozenset[int]) -> None:
-        self._types = [column.type for column in schema.columns]
+        sent = schema.columns[: schema.leaf_ordinal]
+        self._types = [column.type for column in sent]
         self._identity = identity
         self._width = len(self._types)
-        names = [column.name for column in schema.columns]
+        self._leaf = "" if schema.leaf_ordinal is None else "LF,"
+        names = [column.name for column in sent]
         self._key = [names.index(name) for name in schema.key]
 
     def write_all(self) -> list[list[str]]:
@@ -126,7 +139,7 @@ class _Writer:
         return [self.whole(), self.inserts(), self.delete_key(), *updates]
 
     def whole(self) -> list[str]:
-        value = f"J((head,seq,tail,{self._pieces(range(self._width))}))"
+        value = f"J((head,seq,tail,{self._pieces(range(self._width))}{self._leaf}))"
         return [
             "def whole(b,p,mark,head,seq,tail):",
             *indent(["if b[p:p+3]!=mark: raise SlowPathRow", "p+=3", *self._tuple()]),
@@ -139,7 +152,7 @@ class _Writer:
         Values are text and contain no NUL byte. So `t` and three NUL bytes can only be the start of a column of less
         than 256 bytes. If there are as many of them as columns, the tuple contains nothing else.
         """
-        value = f"J((head,seq,tail,{self._pieces(range(self._width))}))"
+        value = f"J((head,seq,tail,{self._pieces(range(self._width))}{self._leaf}))"
         body = [
             "if b[at:to]!=mark or b[0]!=119: break",
             "seq=EN[o<<1] if o<8192 else PA[o<<1&16383]+EN[o>>13] if o<134217728 else VI(o<<1)",
@@ -176,7 +189,7 @@ class _Writer:
 
     def update_key(self) -> list[str]:
         deleted = f"J((hd,sd,xt,CHANGED_D,{self._identity_pieces()}))"
-        inserted = f"J((hi,si,xt,CHANGED_I,{self._pieces(range(self._width))}))"
+        inserted = f"J((hi,si,xt,CHANGED_I,{self._pieces(range(self._width))}{self._leaf}))"
         keys = self._key_source(identity_only=True), self._key_source()
         return [
             "def update_key(b,p,hd,hi,sd,si,xt):",
@@ -224,6 +237,8 @@ class _Writer:
     def _update_function(self, name: str, old: list[str], new: list[str]) -> list[str]:
         """Join the lines: `old` computes the segments s of the old image, `new` the segments r and the mask m."""
         joined = [",".join(f"{letter}{n}" for n in range(len(self._segments()))) for letter in "sr"]
+        if self._leaf:
+            joined = [f"{segments},{self._leaf}" if segments else self._leaf for segments in joined]
         values = f"J((hd,sd,xt,c,{joined[0]}))", f"J((hi,si,xt,c,{joined[1]}))"
         return [
             f"def {name}(b,p,hd,hi,sd,si,xt):",
@@ -268,7 +283,8 @@ class _Writer:
         return "".join(f"x{i},y{i}," if self._has_two_pieces(i) else f"x{i}," for i in ordinals)
 
     def _identity_pieces(self) -> str:
-        return "".join(self._pieces([i]) if i in self._identity else "N0," for i in range(self._width))
+        known = "".join(self._pieces([i]) if i in self._identity else "N0," for i in range(self._width))
+        return known + self._leaf
 
     def _check_identity(self) -> list[str]:
         return [f"if x{i} is N0: raise SlowPathRow" for i in sorted(self._identity)]

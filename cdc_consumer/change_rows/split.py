@@ -42,8 +42,11 @@ class ValueParser(Protocol):
 class TableReader:
     """Reads the tuples of a relation.
 
-    `identity` holds the ordinals of the replica identity's columns. Under FULL the stream flags every column, but a
-    partition may have a smaller identity of its own: then only the key columns of an old row are known.
+    `identity` holds the ordinals of the replica identity's columns. Under FULL the stream flags every column, so it is
+    the key: only an old image that is not full asks for it.
+
+    The relation may be a leaf partition, and the schema that of its root: the same columns, perhaps in another order,
+    and the leaf column.
     """
 
     def __init__(self, relation: Relation, schema: TableSchema) -> None:
@@ -51,10 +54,36 @@ class TableReader:
         self.schema = schema
         self.parser: ValueParser = RowParser(schema)
         self.width = len(relation.columns)
+        """The number of columns of a tuple."""
+        self.leaf = relation.relid if schema.leaf_ordinal is not None else None
         full = relation.replica_identity is ReplicaIdentity.FULL
+        sent = {c.name: (i, c) for i, c in enumerate(relation.columns)}
+        self._order = tuple(sent[c.name][0] for c in schema.columns if c.name in sent)
+        self.is_ordered = self._order == tuple(range(self.width))
+        """Whether a tuple has its columns in the order of the schema."""
         self.identity = frozenset(
-            i for i, c in enumerate(relation.columns) if (c.name in schema.key if full else c.in_key)
+            i
+            for i, c in enumerate(schema.columns)
+            if c.name in sent and (c.name in schema.key if full else sent[c.name][1].in_key)
         )
+
+    def arrange(self, message: RowMessage) -> RowMessage:
+        """Return the message with its tuples in the order of the schema, and with the leaf column."""
+        if self.leaf is None:
+            return message
+        match message:
+            case Insert(relid=relid, new=new):
+                return Insert(relid, self._arrange(new))
+            case Delete(relid=relid, old=old):
+                return Delete(relid, OldImage(self._arrange(old.values), old.full))
+            case Update(relid=relid, old=old, new=new):
+                before = None if old is None else OldImage(self._arrange(old.values), old.full)
+                return Update(relid, before, self._arrange(new))
+
+    def _arrange(self, fields: Tuple) -> Tuple:
+        if len(fields) != self.width:
+            raise MalformedMessage(f"a tuple has {len(fields)} columns, its relation has {self.width}", offset=5)
+        return (*(fields[place] for place in self._order), b"%d" % (self.leaf or 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +104,17 @@ class Transaction:
         """Return the T row of one relation."""
         return self._row(Op.TRUNCATE, None, None)
 
+    def truncate_leaf(self, schema: TableSchema, leaf: int) -> ChangeRow:
+        """Return the T row of one leaf partition."""
+        return truncate_leaf(schema, leaf, self.stamp(), self.begin.xid, self.begin.commit_ts_us)
+
     def skip(self, message: RowMessage) -> None:
         """Skip the ordinals of a row that is not captured, so that numbering does not depend on the captured tables."""
         self.ordinal += 2 if isinstance(message, Update) else 1
 
     def split(self, message: RowMessage, table: TableReader) -> tuple[ChangeRow, ...]:
         """Turn one row message into one or two change rows."""
-        match message:
+        match table.arrange(message):
             case Insert(new=new):
                 return (self._row(Op.INSERT, _image(new, table), None),)
             case Delete(old=old):
@@ -111,9 +144,20 @@ class Transaction:
         )
 
 
+def truncate_leaf(
+    schema: TableSchema, leaf: int, stamp: Stamp, xid: int, commit_ts_us: int, *, snapshot: bool = False
+) -> ChangeRow:
+    """Return the T row of one leaf partition: nothing of it is known but the leaf."""
+    others = len(schema.columns) - 1
+    unknown = frozenset(range(others))
+    values: tuple[Value, ...] = (*[None] * others, leaf)
+    return ChangeRow(Op.TRUNCATE, stamp, xid, commit_ts_us, values, unknown=unknown, snapshot=snapshot)
+
+
 def _image(fields: Tuple, table: TableReader) -> _Image:
-    if len(fields) != table.width:
-        raise MalformedMessage(f"a tuple has {len(fields)} columns, its relation has {table.width}", offset=5)
+    width = len(table.schema.columns)
+    if len(fields) != width:
+        raise MalformedMessage(f"a tuple has {len(fields)} columns, its relation has {width}", offset=5)
     values: list[Value] = []
     unknown: set[int] = set()
     for ordinal, field in enumerate(fields):
@@ -133,8 +177,10 @@ def _old_fields(old: OldImage, table: TableReader) -> Tuple:
     """
     if old.full:
         return old.values
+    leaf = table.schema.leaf_ordinal
     return tuple(
-        field if i in table.identity and field is not None else Unchanged.TOAST for i, field in enumerate(old.values)
+        field if (i in table.identity and field is not None) or i == leaf else Unchanged.TOAST
+        for i, field in enumerate(old.values)
     )
 
 

@@ -4,17 +4,20 @@ The stream describes the row's own past, the catalog only the present. Column na
 from the message. The catalog gives what the message lacks: names of types by oid (an oid keeps its meaning) and, under
 REPLICA IDENTITY FULL, which columns are the primary key. When the catalog's columns are no longer the message's, its
 key is not trusted: the previous version's key is kept if all its columns still exist, otherwise the rows are keyless.
+
+Rows of a leaf partition have the schema of their root. A leaf has the columns of its root, in any order. The order is
+that of the previous version if the columns are the same, otherwise that of the catalog.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cdc_consumer.errors import MalformedMessage
 from cdc_consumer.pgoutput.messages import Relation
 from shared_schema.pg_types import PgType
-from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
+from shared_schema.table_schema import LEAF_COLUMN, Column, ReplicaIdentity, TableId, TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,9 @@ class RelationFacts:
     types: Mapping[int, TypeFacts]
     displays: Mapping[tuple[int, int], str]
     """(type oid, typmod) -> format_type()"""
+    order: tuple[str, ...] = ()
+    """The names of the columns in their order."""
+    replica_identity: ReplicaIdentity = ReplicaIdentity.DEFAULT
 
 
 def pg_type(oid: int, typmod: int, facts: RelationFacts) -> PgType:
@@ -58,6 +64,26 @@ def table_schema(relation: Relation, facts: RelationFacts, previous: TableSchema
     )
 
 
+def root_schema(
+    leaf: Relation, root: TableId, relid: int, facts: RelationFacts, previous: TableSchema | None
+) -> TableSchema:
+    """The schema of the root's change rows from this message of a leaf on; `facts` are those of the root."""
+    columns = [Column(c.name, pg_type(c.type_oid, c.typmod, facts)) for c in leaf.columns]
+    if previous is not None and previous.table == root and {*previous.columns} == {*columns, LEAF_COLUMN}:
+        return previous
+    places = {name: i for i, name in enumerate(facts.order)}
+    columns.sort(key=lambda c: (places.get(c.name, len(places)), c.name))
+    current = {(c.name, c.type_oid, c.typmod) for c in leaf.columns} <= facts.columns
+    key = facts.key if current else previous.key if previous else ()
+    return TableSchema(
+        table=root,
+        relid=relid,
+        columns=(*columns, LEAF_COLUMN),
+        key=key if {c.name for c in columns}.issuperset(key) else (),
+        replica_identity=facts.replica_identity,
+    )
+
+
 def _key(relation: Relation, facts: RelationFacts, previous: TableSchema | None) -> tuple[str, ...]:
     names = {c.name for c in relation.columns}
     match relation.replica_identity:
@@ -77,6 +103,7 @@ class Relations:
         self._lookup = lookup
         self._described: dict[int, Relation] = {}
         self._schemas: dict[int, TableSchema] = {}
+        self._leaf_schemas: dict[int, tuple[Relation, TableSchema]] = {}
         self._stale: set[int] = set()
 
     def describe(self, relation: Relation) -> None:
@@ -101,3 +128,15 @@ class Relations:
             self._schemas[relid] = known
             self._stale.discard(relid)
         return known
+
+    def root_schema(self, leaf: int, root: TableId, relid: int, previous: TableSchema | None) -> TableSchema:
+        """The schema of a root's change rows after the last description of one of its leaf partitions.
+
+        `previous` is the version of the root's last rows. The catalog is asked only when the description is new.
+        """
+        relation, known = self.relation(leaf), self._leaf_schemas.get(leaf)
+        if known is None or known[0] != relation or known[1] != previous:
+            facts = self._lookup(replace(relation, relid=relid))
+            known = relation, root_schema(relation, root, relid, facts, previous)
+            self._leaf_schemas[leaf] = known
+        return known[1]

@@ -1,4 +1,8 @@
-"""Takes the encoded rows of a table while it is copied, holds them on local disk, and returns them in order."""
+"""Takes the encoded rows of a table while it is copied, holds them on local disk, and returns them by source commit.
+
+A spool is opened before the export of its table begins, when the point of the copy is not known yet. So it holds rows
+that the snapshot contains too. They are dropped when the spool is drained.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,12 @@ from collections.abc import Iterator
 from cdc_consumer.change_rows.generate import EncodedRow
 from cdc_consumer.errors import CaptureFailed
 from cdc_consumer.ring.segments import Segments
-from shared_schema.lsn import Lsn
+from shared_schema.lsn import ORIGIN, Lsn
 
 CHUNK_BYTES = 256 * 1024
 """Bytes held in memory before they go to disk."""
 
-_KEYED, _KEYLESS = b"k", b"n"
+_KEYED, _KEYLESS, _COMMIT = b"k", b"n", b"c"
 
 
 class Spool:
@@ -20,6 +24,9 @@ class Spool:
 
     def __init__(self, since: Lsn, segments: Segments) -> None:
         self.since = since
+        self.forgotten = ORIGIN
+        """The last commit of which rows were dropped because there was no room."""
+        self._commit = ORIGIN
         self._segments = segments
         self._chunk: list[bytes] = []
         self._chunk_bytes = 0
@@ -28,6 +35,16 @@ class Spool:
     def size(self) -> int:
         """Bytes on disk."""
         return self._segments.bytes
+
+    def begin_at(self, since: Lsn) -> None:
+        """Drop the rows of commits before `since`: the snapshot of the table contains them."""
+        self.since = since
+
+    def begin_commit(self, commit_lsn: Lsn) -> None:
+        """The rows that follow belong to this commit."""
+        if commit_lsn != self._commit:
+            self._commit = commit_lsn
+            self._chunk += (_COMMIT + commit_lsn.value.to_bytes(8, "big"), b"")
 
     def write(self, key: bytes | None, value: bytes) -> None:
         """Store a row."""
@@ -43,20 +60,33 @@ class Spool:
                 ) from error
             self._chunk, self._chunk_bytes = [], 0
 
-    def drain(self) -> Iterator[list[EncodedRow]]:
-        """Remove all rows and yield them in chunks, in the order in which they were written."""
-        while chunk := self._segments.take():
-            yield _rows(chunk)
-        chunk, self._chunk, self._chunk_bytes = self._chunk, [], 0
-        if chunk:
-            yield _rows(chunk)
+    def drain(self) -> Iterator[tuple[Lsn, list[EncodedRow]]]:
+        """Remove all rows; yield those of commits from `since` on with their commit, in the order of writing."""
+        commit, self._commit = ORIGIN, ORIGIN
+        for chunk in self._take_chunks():
+            rows: list[EncodedRow] = []
+            for key, value in zip(chunk[::2], chunk[1::2], strict=True):
+                if key[:1] == _COMMIT:
+                    if rows:
+                        yield commit, rows
+                    commit, rows = Lsn(int.from_bytes(key[1:], "big")), []
+                elif commit >= self.since:
+                    rows.append((key[1:] if key[:1] == _KEYED else None, value))
+            if rows:
+                yield commit, rows
+
+    def forget(self) -> None:
+        """Drop all rows, because there are too many. A snapshot that contains them all makes up for it."""
+        self.forgotten, self._commit = self._commit, ORIGIN
+        self.close()
 
     def close(self) -> None:
         """Drop everything."""
         self._segments.close()
         self._chunk, self._chunk_bytes = [], 0
 
-
-def _rows(chunk: list[bytes]) -> list[EncodedRow]:
-    pairs = zip(chunk[::2], chunk[1::2], strict=True)
-    return [(key[1:] if key[:1] == _KEYED else None, value) for key, value in pairs]
+    def _take_chunks(self) -> Iterator[list[bytes]]:
+        while chunk := self._segments.take():
+            yield chunk
+        chunk, self._chunk, self._chunk_bytes = self._chunk, [], 0
+        yield chunk

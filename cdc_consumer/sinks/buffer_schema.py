@@ -2,6 +2,7 @@
 
 `changes_<oid>`   the change rows of the source table with that oid: bookkeeping columns, then one column per source
                   column. A dropped column stays; a column whose type changed is renamed, and a new one is added.
+                  The rows of leaf partitions are in the table of their root, with their leaf in `__pgt_leaf`.
 `versions`        the columns at the time a row was written: `__pgt_version` of a row refers to it. Bit masks count
                   these columns.
 `control`         log messages and schema changes, the same JSON as on the control topic.
@@ -15,7 +16,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from cdc_consumer.change_rows.buffer_rows import BOOKKEEPING, Layout
+from cdc_consumer.change_rows.buffer_rows import BOOKKEEPING, LEAF_NAME, Layout, buffer_column
 from shared_schema.avro import change_schema, schema_json
 from shared_schema.errors import UnsupportedColumn
 from shared_schema.pg_types import PgType
@@ -60,7 +61,7 @@ def buffer_table(relid: int) -> str:
 
 def fit_buffer_table(connection: Connection, schema: TableSchema) -> Layout:
     """Create or alter the buffer table so that it can hold the rows of this schema version."""
-    own = {name for name, _ in BOOKKEEPING}
+    own = {LEAF_NAME, *(name for name, _ in BOOKKEEPING)}
     for column in schema.columns:
         if column.name in own:
             raise UnsupportedColumn(
@@ -74,11 +75,12 @@ def fit_buffer_table(connection: Connection, schema: TableSchema) -> Layout:
     present: dict[str, str] = dict(connection.execute(_COLUMNS, (buffer_table(schema.relid),)).fetchall())
     types = [_target_type(connection, column.type) for column in schema.columns]
     for column, (display, _) in zip(schema.columns, types, strict=True):
-        name = sql.Identifier(column.name)
-        if present.get(column.name) == display:
+        stored = buffer_column(column)
+        name = sql.Identifier(stored)
+        if present.get(stored) == display:
             continue
-        if column.name in present:
-            before = sql.Identifier(_free_name(column.name, present))
+        if stored in present:
+            before = sql.Identifier(_free_name(stored, present))
             connection.execute(sql.SQL("ALTER TABLE {} RENAME COLUMN {} TO {}").format(table, name, before))
         connection.execute(sql.SQL("ALTER TABLE {} ADD COLUMN {} {}").format(table, name, sql.SQL(display)))
     return Layout(schema, _version(connection, schema), tuple(name for _, name in types))
@@ -135,7 +137,7 @@ def _version(connection: Connection, schema: TableSchema) -> int:
             "relid": schema.relid,
             "schema": schema.table.schema,
             "table": schema.table.name,
-            "columns": [column.name for column in schema.columns],
+            "columns": [buffer_column(column) for column in schema.columns],
             "key": list(schema.key),
             "identity": schema.replica_identity.value,
             "avro": avro,

@@ -17,8 +17,8 @@ def kafka_error(exception: KafkaException) -> KafkaError:
     return error
 
 
-def diagnose_kafka(error: KafkaError, doing: str) -> TopicError:
-    """Return the typed error for a librdkafka error; `doing` says what the consumer did at that moment."""
+def diagnose_kafka(error: KafkaError, doing: str, topic: str | None = None) -> TopicError:
+    """Return the typed error for a librdkafka error; `doing` says what the consumer did, for a row of which `topic`."""
     said = error.str()
     if error.code() in _FENCED or "fenced" in said.lower():
         return Fenced(
@@ -29,6 +29,7 @@ def diagnose_kafka(error: KafkaError, doing: str) -> TopicError:
         return OversizeMessage(
             f"a message is too large while {doing}: {said}",
             hint="raise message.max.bytes on the broker and in PG_TRICKLE_KAFKA_OPTIONS, then start again",
+            topic=topic,
         )
     if error.code() in _ABSENT:
         return BrokerUnavailable(

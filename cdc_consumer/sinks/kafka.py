@@ -7,10 +7,12 @@ A Kafka transaction is open from the first row until `commit`. The rows go throu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
+from cdc_consumer.change_rows.avro_bytes import restamp_message
 from cdc_consumer.change_rows.copy_lines import CopyEncoder
-from cdc_consumer.change_rows.encode import TransactionEncoder
+from cdc_consumer.change_rows.encode import SlowEncoder, TransactionEncoder
 from cdc_consumer.change_rows.generate import EncodedRow
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.metrics import Metrics
@@ -19,16 +21,19 @@ from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.channel import TopicChannel
 from cdc_consumer.sinks.producer import TransactionalProducer
 from cdc_consumer.sinks.schemas import SchemaRegistrar
-from cdc_consumer.sinks.sink import Delivered, SlotRecord, Write
+from cdc_consumer.sinks.sink import Delivered, RowWriter, SlotRecord, Write
 from cdc_consumer.sinks.topics import Topics
 from shared_schema import control
 from shared_schema.avro import ChangeCodec, codec
-from shared_schema.change_row import ChangeRow
-from shared_schema.control import ControlRecord
+from shared_schema.change_row import ChangeRow, Op, Stamp
+from shared_schema.control import ControlRecord, LogMessage
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Offsets, later_offsets
 from shared_schema.table_schema import TableSchema
 from shared_schema.topics import control_topic, progress_topic
+
+CONTROL_BYTES = 900_000
+"""A message that Kafka accepts with default settings."""
 
 
 class TopicRowWriter:
@@ -48,9 +53,21 @@ class TopicRowWriter:
         other.write, other.write_all = write, partial(_each, write)
         return other
 
-    def encoder(self, reader: TableReader, begin: Begin) -> TransactionEncoder:
+    def write_as(self, other: RowWriter, write: Write) -> Write:
+        """Return a function that passes encoded rows to `write` with the header of another writer."""
+        if not isinstance(other, TopicRowWriter):
+            raise AssertionError("a sink has one kind of row writer")
+        header, length = other._header, len(self._header)
+        return lambda key, value: write(key, header + value[length:])
+
+    def restamp(self, row: EncodedRow, stamp: Stamp) -> EncodedRow:
+        """Return an encoded row with another stamp."""
+        key, value = row
+        return key, restamp_message(value, len(self._header), stamp.lsn.value, stamp.seq)
+
+    def encoder(self, reader: TableReader, begin: Begin) -> TransactionEncoder | SlowEncoder:
         """Return the encoder for the rows of one transaction: generated functions that write Avro."""
-        return TransactionEncoder(reader, self._header, begin)
+        return TransactionEncoder(reader, self._header, begin) if reader.is_ordered else SlowEncoder()
 
     def copier(self, at: Lsn, now_us: int) -> CopyEncoder:
         """Return the encoder for copied rows: generated functions that write Avro."""
@@ -58,7 +75,7 @@ class TopicRowWriter:
 
     def append(self, row: ChangeRow) -> None:
         """Encode a row by the table-driven path and write it."""
-        key = None if row.values is None else self._codec.encode_key(row.values)
+        key = None if row.values is None or row.op is Op.TRUNCATE else self._codec.encode_key(row.values)
         self.write(key, self._header + self._codec.encode_body(row))
 
     def append_truncate(self, row: ChangeRow) -> None:
@@ -85,8 +102,11 @@ class KafkaSink:
         self._control_topic = control_topic(settings.topic_prefix)
         self._control_end = 0
         self._ends: Offsets = {}
+        """Of the partitions written since the last `flush`."""
         self._channels: dict[str, TopicChannel] = {}
         self._producer = TransactionalProducer(settings, topics, idle, metrics)
+        # After the previous writer was fenced: nobody else writes there from now on.
+        self._progress_begin = topics.end_offset(self._progress_topic, 0)
 
     @property
     def transaction_limit_s(self) -> float | None:
@@ -106,24 +126,32 @@ class KafkaSink:
     def control(self, record: ControlRecord) -> None:
         """Add a control record to the open Kafka transaction."""
         self._producer.begin()
-        self._producer.produce(self._control_topic, control.encode_control(self._slot, record), None, 0)
+        value = control.encode_control(self._slot, record)
+        if len(value) > CONTROL_BYTES and isinstance(record, LogMessage):
+            # Anybody may write a message to the log. One that is too large must not stop the stream.
+            short = replace(record, content=b"", omitted_bytes=len(record.content))
+            value = control.encode_control(self._slot, short)
+        self._producer.produce(self._control_topic, value, None, 0)
 
     def flush(self) -> Delivered:
-        """Wait until every row is delivered -> the end offsets of all partitions written since the sink was opened."""
+        """Wait until every row is delivered -> the end offsets of all partitions written since the last call."""
+        self._drain()
+        ends, self._ends = self._ends, {}
+        return Delivered(ends, self._control_end, max(self._progress_begin, self._producer.progress_end))
+
+    def _drain(self) -> None:
         for channel in self._channels.values():
             channel.release()
         written = self._producer.drain()
-        if not written:
-            return Delivered(self._ends, self._control_end)
         # The control topic is not among the end offsets: readers wait for those, and most do not read this topic.
         self._control_end = written.pop(self._control_topic, {}).get(0, self._control_end)
-        self._ends = later_offsets(self._ends, written)
-        return Delivered(self._ends, self._control_end)
+        if written:
+            self._ends = later_offsets(self._ends, written)
 
     def commit(self, records: Sequence[SlotRecord]) -> None:
         """Write the records to the progress topic and commit; returns when the transaction is committed."""
         self._producer.begin()
-        self.flush()
+        self._drain()
         for record in records:
             self._producer.produce(self._progress_topic, record.encode(), record.key, 0)
         self._producer.commit("committing a transaction")

@@ -16,22 +16,31 @@ from typing import assert_never
 import psycopg
 from psycopg import sql
 
-from cdc_consumer.change_rows.buffer_rows import BOOKKEEPING, BufferCopier, BufferEncoder, Layout, RowForm, TextReader
+from cdc_consumer.change_rows.buffer_rows import (
+    BOOKKEEPING,
+    BufferCopier,
+    BufferEncoder,
+    Layout,
+    RowForm,
+    TextReader,
+    buffer_column,
+    restamp_row,
+)
 from cdc_consumer.change_rows.generate import EncodedRow
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Begin
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks import buffer_schema
 from cdc_consumer.sinks.buffer_schema import SCHEMA, Connection, buffer_table
-from cdc_consumer.sinks.sink import Delivered, SlotRecord, StoredState, Tombstone, Write
+from cdc_consumer.sinks.sink import Delivered, RowWriter, SlotRecord, StoredState, Tombstone, Write
 from cdc_consumer.wal.catalog import connect
 from cdc_consumer.wal.diagnosis import diagnose_exception
 from shared_schema import control
 from shared_schema.avro import codec, parse_table_schema
-from shared_schema.change_row import ChangeRow
+from shared_schema.change_row import ChangeRow, Stamp
 from shared_schema.control import ControlRecord
 from shared_schema.lsn import Lsn
-from shared_schema.progress import Capture, Progress, decode_progress
+from shared_schema.progress import Capture, Checkpoint, Progress, decode_progress
 from shared_schema.table_schema import TableSchema
 
 log = logging.getLogger(__name__)
@@ -103,7 +112,7 @@ class BufferRowWriter:
         self._text: list[bytes] = []
         self._binary: list[bytes] = []
         self._bytes = 0
-        columns = [name for name, _ in BOOKKEEPING] + [column.name for column in layout.schema.columns]
+        columns = [name for name, _ in BOOKKEEPING] + [buffer_column(column) for column in layout.schema.columns]
         place = sql.Identifier(SCHEMA, buffer_table(layout.schema.relid))
         listed = sql.SQL(", ").join(map(sql.Identifier, columns))
         self._copy = sql.SQL("COPY {} ({}) FROM STDIN").format(place, listed)
@@ -124,6 +133,14 @@ class BufferRowWriter:
         """Write several COPY rows."""
         for key, value in rows:
             self.write(key, value)
+
+    def write_as(self, other: RowWriter, write: Write) -> Write:
+        """Return `write`: a buffer table does not depend on the name of its source."""
+        return write
+
+    def restamp(self, row: EncodedRow, stamp: Stamp) -> EncodedRow:
+        """Return a COPY row with another stamp."""
+        return restamp_row(row, stamp)
 
     def encoder(self, reader: TableReader, begin: Begin) -> BufferEncoder:
         """Return the encoder for one transaction: it passes PostgreSQL's text on."""
@@ -262,7 +279,7 @@ class BufferSink:
         match record:
             case Tombstone():
                 self._connection.execute("DELETE FROM pgtrickle_changes.progress WHERE key = %s", (key,))
-            case Capture() | Progress():
+            case Capture() | Progress() | Checkpoint():
                 self._connection.execute(
                     "INSERT INTO pgtrickle_changes.progress VALUES (%s, %s, %s::jsonb) "
                     "ON CONFLICT (key) DO UPDATE SET record = EXCLUDED.record",

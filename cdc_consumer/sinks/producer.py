@@ -45,7 +45,10 @@ class TransactionalProducer:
         """Whether a transaction is open."""
         self._offsets: Offsets = {}
         """The offset after the last record of each partition, except progress, since the last `drain`."""
-        self._failed: KafkaError | None = None
+        self.progress_end = 0
+        """The offset after the last record of the progress topic; 0 if none was written."""
+        self._failed: tuple[KafkaError, str | None] | None = None
+        """The first record that was not delivered: the error, and its topic."""
         self._producer = Producer(
             {
                 "queue.buffering.max.messages": 100_000,
@@ -94,10 +97,13 @@ class TransactionalProducer:
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         """Process the delivery report of a record."""
         if error is not None:
-            self._failed = self._failed or error
+            self._failed = self._failed or (error, message.topic())
             return
         topic, partition, offset = message.topic(), message.partition(), message.offset()
-        if topic is None or partition is None or offset is None or topic == self._progress_topic:
+        if topic is None or partition is None or offset is None:
+            return
+        if topic == self._progress_topic:
+            self.progress_end = max(self.progress_end, offset + 1)
             return
         # If the broker had already stored a batch, it confirms it without an offset: -1 means "ask the broker later".
         self._offsets.setdefault(topic, {})[partition] = offset + 1 if offset >= 0 else -1
@@ -107,7 +113,8 @@ class TransactionalProducer:
         while self._serve(self._producer.flush, STEP_S, "delivering rows"):
             self._idle()
         if self._failed is not None:
-            raise self._diagnose(self._failed, "delivering rows")
+            error, topic = self._failed
+            raise self._diagnose(error, "delivering rows", topic)
         offsets, self._offsets = self._offsets, {}
         for topic, ends in offsets.items():
             for partition in [p for p, end in ends.items() if end < 0]:
@@ -132,14 +139,14 @@ class TransactionalProducer:
         """Process delivery reports that have arrived."""
         self._serve(self._producer.poll, 0.0, "delivering rows")
 
-    def _diagnose(self, error: KafkaError, doing: str) -> TopicError:
+    def _diagnose(self, error: KafkaError, doing: str, topic: str | None = None) -> TopicError:
         """Return the typed error. After a fatal error every call only says "fatal"; the next poll gives the cause."""
         if error.code() == KafkaError._FATAL:
             try:
                 self._serve(self._producer.poll, 0.0, doing)
             except TopicError as cause:
                 return cause
-        return diagnose_kafka(error, doing)
+        return diagnose_kafka(error, doing, topic)
 
     def _serve(self, call: Callable[[float], int], timeout_s: float, doing: str) -> int:
         """Call poll or flush. Both run callbacks, and both raise a fatal error that occurred meanwhile."""
@@ -187,6 +194,7 @@ class TransactionalProducer:
         return OversizeMessage(
             f"a change row of {len(value or b'')} bytes does not fit into topic {topic}: {error.str()}",
             hint="raise message.max.bytes on the broker and in PG_TRICKLE_KAFKA_OPTIONS, then start again",
+            topic=topic,
         )
 
 

@@ -14,10 +14,10 @@ from typing import Protocol
 from cdc_consumer.change_rows.generate import EncodedRow, EncodedUpdate
 from cdc_consumer.change_rows.split import TableReader
 from cdc_consumer.pgoutput.messages import Begin
-from shared_schema.change_row import ChangeRow
+from shared_schema.change_row import ChangeRow, Stamp
 from shared_schema.control import ControlRecord
 from shared_schema.lsn import Lsn
-from shared_schema.progress import Capture, Offsets, Progress
+from shared_schema.progress import Capture, Offsets, Progress, ProgressRecord
 from shared_schema.table_schema import TableId, TableSchema
 
 
@@ -32,6 +32,8 @@ class StoredState:
     captures: dict[TableId, Capture] = field(default_factory=dict)
     keys: tuple[bytes, ...] = ()
     """Keys of all records of the slot, including void ones."""
+    other_slot: str | None = None
+    """Another slot, if the newest progress on the topics is that of another slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +46,19 @@ class Tombstone:
         """Return no value: that is what deletes a record of a compacted topic."""
 
 
-SlotRecord = Capture | Progress | Tombstone
+SlotRecord = ProgressRecord | Tombstone
 """What is stored about a slot, beside the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """How far the sink's own writes reach: the end offsets of all partitions that it wrote; empty for tables."""
+    """How far the sink's own writes reach: the end offsets of partitions since the last call; empty for tables."""
 
     end_offsets: Offsets = field(default_factory=dict)
     control_end: int = 0
     """The end offset of the control topic; 0 if it was not written."""
+    progress_end: int | None = None
+    """An offset of the progress topic that the next records do not precede; None if the sink has no such topic."""
 
 
 Write = Callable[[bytes | None, bytes], None]
@@ -100,6 +104,15 @@ class RowWriter(Protocol):
 
         These rows may be given to `write_all` of this writer later.
         """
+
+    def write_as(self, other: RowWriter, write: Write) -> Write:
+        """Return a function that passes encoded rows of this writer to `write` as those of another one.
+
+        The other one is for the same columns under another name of the table.
+        """
+
+    def restamp(self, row: EncodedRow, stamp: Stamp) -> EncodedRow:
+        """Return an encoded row with another stamp."""
 
     def encoder(self, reader: TableReader, begin: Begin) -> RowEncoder:
         """Return the encoder for the rows of one transaction."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import time
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_consumer.errors import BrokerUnavailable
@@ -15,7 +17,9 @@ from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.failures import diagnose_kafka, kafka_error
 from shared_schema.errors import SettingsError
 from shared_schema.table_schema import TableId
-from shared_schema.topics import BROKER_TIME, control_topic, progress_topic, schemas_topic, table_topic
+from shared_schema.topics import BROKER_TIME, beats_topic, control_topic, progress_topic, schemas_topic, table_topic
+
+log = logging.getLogger(__name__)
 
 ADMIN_TIMEOUT_S = 20.0
 """Longer than a leader election, short enough for a person who waits."""
@@ -26,6 +30,19 @@ ASK_TIMEOUT_S = 5.0
 PROGRESS_COMPACTION_LAG_MS = 600_000
 """A reader that lags by less than this still sees every progress record."""
 
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.ms": "600000",
+    "segment.bytes": str(32 * 1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+"""A broker never compacts the segment that is being written, and by default that one lasts a week or 1 GiB."""
+
+CONTROL_RETENTION_MS = 7 * 24 * 3_600_000
+"""Log messages and schema changes are read as they come; nobody needs those of last month."""
+
+BEATS_RETENTION = {"retention.ms": "600000", "segment.ms": "600000", "segment.bytes": "1048576"}
+"""Only the last beat counts; the older ones are some 200 bytes a second."""
 
 _REFUSED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -65,12 +82,19 @@ class Topics:
         """Topics that this object created and for which `is_used` was not called yet."""
 
     def ensure_control(self) -> None:
-        """Create the progress, the schemas and the control topic if they are missing."""
-        prefix = self._settings.topic_prefix
-        lag = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(PROGRESS_COMPACTION_LAG_MS)}
-        self._create(progress_topic(prefix), 1, lag)
-        self._create(schemas_topic(prefix), 1, {"cleanup.policy": "compact"})
-        self._create(control_topic(prefix), 1, {"retention.ms": str(self._settings.topic_retention_ms)})
+        """Create the progress, the schemas, the control and the beats topic if they are missing."""
+        prefix, kept_ms = self._settings.topic_prefix, self._settings.topic_retention_ms
+        control_ms = CONTROL_RETENTION_MS if kept_ms < 0 else min(kept_ms, CONTROL_RETENTION_MS)
+        lag = {"min.compaction.lag.ms": str(PROGRESS_COMPACTION_LAG_MS)}
+        configs = {
+            progress_topic(prefix): COMPACTED | lag,
+            schemas_topic(prefix): COMPACTED,
+            control_topic(prefix): {"retention.ms": str(control_ms)},
+            beats_topic(prefix): BEATS_RETENTION,
+        }
+        for name, config in configs.items():
+            self._create(name, 1, config)
+        self._correct({name: config for name, config in configs.items() if name not in self._made})
 
     def ensure_table(self, table: TableId) -> str:
         """Create a table's topic if it is missing -> its name."""
@@ -134,6 +158,27 @@ class Topics:
                 if error.code() in _REFUSED or time.monotonic() >= deadline:
                     raise diagnose_kafka(error, doing) from exception
                 time.sleep(0.02)
+
+    def _correct(self, configs: dict[str, dict[str, str]]) -> None:
+        """Give existing topics the settings that the contract needs: an earlier version may have created them."""
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in configs]
+        try:
+            found = self._admin.describe_configs(resources, request_timeout=ADMIN_TIMEOUT_S) if resources else {}
+            for resource, described in found.items():
+                present, wanted = described.result(ADMIN_TIMEOUT_S + 5), configs[resource.name]
+                differing = {n: v for n, v in wanted.items() if n not in present or present[n].value != v}
+                if differing:
+                    self._alter(resource.name, differing)
+        except (KafkaException, concurrent.futures.TimeoutError) as error:
+            # The role may lack the right. Everything works, but the topic takes more room and time.
+            log.warning("settings of a topic could not be corrected", extra={"problem": str(error)})
+
+    def _alter(self, name: str, differing: dict[str, str]) -> None:
+        entries = [ConfigEntry(n, value, incremental_operation=AlterConfigOpType.SET) for n, value in differing.items()]
+        changed = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
+        for done in self._admin.incremental_alter_configs([changed], request_timeout=ADMIN_TIMEOUT_S).values():
+            done.result(ADMIN_TIMEOUT_S + 5)
+        log.info("settings of a topic corrected", extra={"topic": name, "settings": ", ".join(sorted(differing))})
 
     def _create(self, name: str, partitions: int, config: dict[str, str]) -> None:
         if name in self._partitions:

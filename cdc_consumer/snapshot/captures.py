@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from cdc_consumer.errors import CaptureFailed
 from cdc_consumer.metrics import Metrics
-from cdc_consumer.snapshot.export import Export
-from cdc_consumer.snapshot.watch import CaptureWatch
+from cdc_consumer.snapshot.captured_tables import CapturedTables
+from cdc_consumer.snapshot.export import Export, TableExport
+from cdc_consumer.snapshot.watch import CaptureWatch, SeenTrees, WantedTables
+from cdc_consumer.wal.catalog import PublishedTable
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.lag import LagReporter
 from shared_schema.lsn import Lsn
-from shared_schema.progress import Capture
+from shared_schema.progress import Capture, UnfinishedCopies
 from shared_schema.table_schema import TableId
 
 log = logging.getLogger(__name__)
@@ -21,49 +24,18 @@ log = logging.getLogger(__name__)
 RETRY_S = 1.0
 """Pause after a capture that could not begin: the lock or the rewrite that prevented it is usually gone by then."""
 
-HOLD_S = 0.5
-"""How long the stream stops for an export, so that the stream does not pass the export's consistent point first."""
-
-HOLD_STEP_S = 0.02
-"""An export usually takes a few milliseconds."""
-
-
-class CapturedTables:
-    """The captured tables of a slot, and the position from which on each of them is streamed."""
-
-    def __init__(self, captured: Mapping[TableId, Capture], metrics: Metrics) -> None:
-        self._captured = dict(captured)
-        self._metrics = metrics
-        self._index()
-
-    @property
-    def captures(self) -> Mapping[TableId, Capture]:
-        """The capture of each table."""
-        return self._captured
-
-    def since(self, relid: int, table: TableId) -> Lsn | None:
-        """Return the position from which on the relation's commits are streamed; None if it is not captured."""
-        capture = self._by_relid.get(relid)
-        return capture.snapshot_lsn if capture is not None and capture.table == table else None
-
-    def has_relation(self, relid: int) -> bool:
-        """Return whether the relation is captured."""
-        return relid in self._by_relid
-
-    def add(self, capture: Capture) -> None:
-        """Add a captured table: its copy and its capture record are published."""
-        self._captured[capture.table] = capture
-        self._index()
-
-    def _index(self) -> None:
-        self._by_relid = {c.relid: c for c in self._captured.values()}
-        self._metrics.captures.set(len(self._captured))
+COMPARE_S = 1.0
+"""How often the catalog is looked at for tables that nobody else compares: their readers show what is published."""
 
 
 class Captures:
     """Searches for tables to capture. Owns the export that was found and the frontier's limit, which is its point.
 
-    There is at most one export at a time. It waits until the stream reaches its point.
+    There is at most one export at a time. It waits until the stream reaches its point. If the stream has passed the
+    export's consistent point already, the tables join the stream at a later point: their changes were kept meanwhile.
+
+    `unfinished` are tables of which an earlier instance left half a copy on topics that readers know. The frontier is
+    held below that copy until they are captured again.
     """
 
     def __init__(
@@ -76,6 +48,7 @@ class Captures:
         *,
         heartbeat_s: float,
         together: bool = False,
+        unfinished: Collection[TableId] = (),
     ) -> None:
         self._tables = tables
         self._watch = watch
@@ -86,7 +59,10 @@ class Captures:
         self._together = together
         """Whether to export all tables at one point, because no frontier may be published before all are copied."""
         self._check_at = 0.0
-        self._held_until: float | None = None
+        self._unfinished = frozenset(unfinished)
+        self._copying: UnfinishedCopies | None = None
+        self._trees: SeenTrees | None = None
+        self._refused: tuple[tuple[PublishedTable, str], ...] = ()
         self._export: Export | None = None
         self._is_settled = False
         """Whether every table that was found at the start is captured."""
@@ -110,16 +86,75 @@ class Captures:
         """Check the publications for new tables as soon as possible."""
         self._check_at = 0.0
 
+    @property
+    def unfinished(self) -> UnfinishedCopies | None:
+        """Copies of tables that readers know, of which a part is on the topics; None if there are none."""
+        held, copying = self._frontier.held, self._copying
+        if held is None:
+            return copying
+        tables = self._unfinished.union(copying.tables if copying else ())
+        return UnfinishedCopies(held, tuple(sorted(tables)))
+
+    @property
+    def refused(self) -> Sequence[tuple[PublishedTable, str]]:
+        """Tables that cannot be captured, of which readers must be told, and why."""
+        return self._refused
+
+    def finish_refusals(self) -> None:
+        """Readers were told. Then check which tables are left."""
+        self._refused = ()
+        self.request()
+
+    def note_copies(self, left: Sequence[TableExport]) -> None:
+        """Note the tables of the export that are not copied yet, when the copy of the first one begins."""
+        known = tuple(sorted(table.schema.table for table in left if table.again))
+        self._copying = UnfinishedCopies(self._export.stamp, known) if self._export is not None and known else None
+
+    @property
+    def wanted(self) -> WantedTables | None:
+        """Tables that are about to be exported, whose changes must be kept first; None if there are none."""
+        return self._watch.wanted
+
+    def confirm_kept(self) -> None:
+        """Let the export of the wanted tables begin."""
+        self._watch.confirm_kept()
+
+    @property
+    def is_preparing(self) -> bool:
+        """Whether tables may be about to be exported."""
+        return self._watch.is_running
+
     def check(self) -> None:
         """Start a check of the publications if one is due, and take over its result if it is there."""
         now = time.monotonic()
-        is_due = self._export is None and now >= self._check_at
-        if is_due and self._watch.start(self._tables.captures, together=self._together):
-            self._check_at = now + self._heartbeat_s
-        while not self._take_result(HOLD_STEP_S if self._is_holding() else 0.0):
-            if not self._is_holding():
-                return
-        self._held_until = None
+        is_due = self._export is None and (now >= self._check_at or self._tables.is_leaf_awaited)
+        if is_due and self._watch.start(self._tables.settled, self._tables.recorded, together=self._together):
+            self._check_at = now + (
+                min(COMPARE_S, self._heartbeat_s) if self._tables.are_compared else self._heartbeat_s
+            )
+            self._tables.begin_check()
+        self._take_result()
+
+    def move_server(self) -> None:
+        """Let the stream of an idle server move on."""
+        self._watch.move_server()
+
+    def take_changed(self) -> tuple[Capture, ...]:
+        """Return the records of tables whose leaf partitions changed, for the next transaction of the sink."""
+        return self._tables.take_changed()
+
+    @property
+    def held_at(self) -> Lsn | None:
+        """The position that the frontier must not pass, because leaf partitions are not copied yet."""
+        return self._tables.held_at
+
+    def take_trees(self) -> SeenTrees | None:
+        """Return the leaf partitions that the last check saw, once, when the stream has reached their position."""
+        trees = self._trees
+        if trees is None or not self._frontier.arrived(trees.position):
+            return None
+        self._trees = None
+        return trees
 
     def lift_limit(self) -> None:
         """Let the frontier pass the export's point: the last copied row is in the open transaction of the sink."""
@@ -134,42 +169,47 @@ class Captures:
         self._together = False
         self.request()
 
+    def discard_export(self) -> None:
+        """Close the export and begin again: changes after its consistent point were not kept."""
+        if self._export is not None:
+            log.info("capture begins again", extra={"lsn": str(self._export.snapshot_at)})
+            self._export.close()
+        self._export = None
+        self.lift_limit()
+        self.request()
+
     def close(self) -> None:
         """Cancel the running check and close the export."""
         self._watch.close()
         if self._export is not None:
             self._export.close()
 
-    def _is_holding(self) -> bool:
-        """Return whether the stream should stop for the export that is being prepared.
-
-        Only once per export and for HOLD_S: an export that waits for long transactions must not stop the stream.
-        """
-        if not self._watch.exporting.is_set():
-            return False
-        if self._held_until is None:
-            self._held_until = time.monotonic() + HOLD_S
-        return time.monotonic() < self._held_until
-
-    def _take_result(self, timeout_s: float) -> bool:
+    def _take_result(self) -> None:
         try:
-            seen = self._watch.take_result(timeout_s)
+            seen = self._watch.take_result()
         except CaptureFailed as failure:
             log.warning("capture could not begin", extra={"problem": failure.problem})
             self._metrics.retries.labels("capture").inc()
             self._check_at = time.monotonic() + RETRY_S
-            return True
+            return
         if seen is None:
-            return False
+            return
         self._lag.record_server_position(seen.position)
+        self._trees = seen.trees
         if seen.export is None:
             self._is_settled = True
-        elif self._frontier.passed(seen.export.at):
-            # The stream passed the consistent point first, so it already dropped rows of these tables.
-            log.info("capture overtaken by the stream", extra={"lsn": str(seen.export.at)})
-            seen.export.close()
-            self.request()
         else:
-            self._export = seen.export
-            self._frontier.limit = seen.export.at
-        return True
+            self._export = self._join(seen.export)
+            self._frontier.limit = self._export.at
+        self._refused = seen.refused
+        self._unfinished &= seen.uncaptured
+        if not self._unfinished:
+            self._frontier.release()
+
+    def _join(self, export: Export) -> Export:
+        """Return the export with the point at which its tables join the stream."""
+        if not self._frontier.passed(export.at):
+            return export
+        # The stream of an idle server would not move past the next point by itself.
+        self._watch.move_server()
+        return replace(export, at=self._frontier.next_point)

@@ -45,17 +45,15 @@ SELECT format('%%I.%%I', n.nspname, c.relname),
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_am a ON a.oid = c.relam
-WHERE c.oid = %(relid)s AND NOT %(partitioned)s
-   OR c.oid IN (SELECT p.relid FROM pg_partition_tree(%(relid)s) p WHERE p.isleaf) AND %(partitioned)s
-ORDER BY c.oid
+WHERE c.oid = ANY (%(relids)s::oid[]) ORDER BY c.oid
 """
 
 
 def parts_of(reader: Connection, table: TableExport) -> list[TablePart]:
     """Return the parts of the table's storage, as the snapshot's transaction sees them."""
-    parameters = {"relid": table.published.relid, "partitioned": table.published.partitioned}
+    relids = list(table.leaves) if table.published.partitioned else [table.published.relid]
     try:
-        found = reader.execute(_PARTS, parameters).fetchall()
+        found = reader.execute(_PARTS, {"relids": relids}).fetchall()
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
     return [

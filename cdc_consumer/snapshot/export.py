@@ -11,16 +11,17 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psycopg
 
 from cdc_consumer.errors import CaptureFailed
 from cdc_consumer.pgoutput.messages import Relation, RelationColumn
-from cdc_consumer.pgoutput.relations import table_schema
+from cdc_consumer.pgoutput.relations import root_schema, table_schema
 from cdc_consumer.wal.catalog import Connection, PublishedTable, connect, published_tables, relation_facts
 from cdc_consumer.wal.diagnosis import diagnose_exception
 from cdc_consumer.wal.session import ReplicationSession
+from cdc_consumer.wal.table_facts import read_table_facts
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import ReplicaIdentity, TableId, TableSchema
 
@@ -37,14 +38,25 @@ class TableExport:
     published: PublishedTable
     schema: TableSchema
     again: bool
-    """Whether a table of this name was captured before."""
+    """Whether a table of this name was captured before. Leaf partitions that join a captured table are no copy of it
+    again."""
+    facts: str = ""
+    """What its rows rest on besides the log, where nobody else compares it."""
+
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """The leaf partitions to copy; empty for a table that is not partitioned."""
+        return self.published.only or self.published.leaves
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A reader inside the snapshot of `at`; close it when the tables are copied."""
+    """A reader inside the snapshot of `snapshot_at`; close it when the tables are copied."""
 
+    snapshot_at: Lsn
+    """Commits before this consistent point are in the snapshot, all others are not."""
     at: Lsn
+    """Where the tables join the stream: the consistent point, or a later one if the stream has passed that."""
     tables: tuple[TableExport, ...]
     reader: Connection
     others: list[Connection]
@@ -53,7 +65,7 @@ class Export:
 
     @property
     def stamp(self) -> Lsn:
-        """The LSN in the stamps of the copied rows: one byte before the point, where no commit record can start."""
+        """The LSN in the stamps of the copied rows: one byte before `at`, where no commit record can start."""
         return Lsn(self.at.value - 1)
 
     def readers(self, number: int, table: TableExport) -> list[Connection]:
@@ -94,14 +106,18 @@ def prepare_export(
                 _lock(reader, table)
                 _check_storage(reader, table)
         described = {t.relid: t for t in published_tables(reader, publications)}
-        tables = tuple(_export(reader, described.get(t.relid, t), t.table in known) for t in requested)
+        facts = read_table_facts(reader, publications, [t.relid for t in requested])
+        tables = tuple(
+            replace(_export(reader, described.get(t.relid, t), t, t.table in known), facts=facts.get(t.relid, ""))
+            for t in requested
+        )
     except psycopg.Error as error:
         reader.close()
         raise diagnose_exception(error) from error
     except BaseException:
         reader.close()
         raise
-    return Export(at, tables, reader, [], database_url)
+    return Export(at, at, tables, reader, [], database_url)
 
 
 def _enter(reader: Connection, snapshot: str) -> None:
@@ -113,7 +129,8 @@ _MOVED = """
 WITH RECURSIVE seen (oid) AS (
     SELECT %(relid)s::oid
   UNION
-    SELECT i.inhrelid FROM pg_inherits i JOIN seen ON seen.oid = i.inhparent WHERE %(partitioned)s
+    SELECT i.inhrelid FROM pg_inherits i JOIN seen ON seen.oid = i.inhparent
+    WHERE %(partitioned)s AND NOT i.inhdetachpending
 )
 SELECT EXISTS (
     SELECT FROM seen JOIN pg_class c USING (oid)
@@ -151,8 +168,15 @@ WHERE c.oid = %s ORDER BY a.attnum
 """
 
 
-def _export(reader: Connection, published: PublishedTable, again: bool) -> TableExport:
+def _export(reader: Connection, published: PublishedTable, requested: PublishedTable, known: bool) -> TableExport:
     """Describe the table as the stream would, so that copied and streamed rows have the same schema version."""
+    if requested.only:
+        published = replace(published, only=tuple(leaf for leaf in requested.only if leaf in published.leaves))
+        if not published.only:
+            raise CaptureFailed(
+                f"a partition of {published.table} was detached or dropped while its capture began",
+                hint="the partitions are looked up again automatically",
+            )
     rows = reader.execute(_DESCRIBED, (published.relid,)).fetchall()
     columns = tuple(
         RelationColumn(name, oid, typmod, in_key) for _, name, oid, typmod, in_key in rows if name in published.columns
@@ -160,4 +184,8 @@ def _export(reader: Connection, published: PublishedTable, again: bool) -> Table
     identity = ReplicaIdentity(rows[0][0]) if rows else ReplicaIdentity.DEFAULT
     relation = Relation(published.relid, published.table.schema, published.table.name, identity, columns)
     facts = relation_facts(reader, published.relid, [(c.type_oid, c.typmod) for c in columns])
-    return TableExport(published, table_schema(relation, facts, None), again)
+    if published.partitioned:
+        schema = root_schema(relation, published.table, published.relid, facts, None)
+    else:
+        schema = table_schema(relation, facts, None)
+    return TableExport(published, schema, known and not requested.only)

@@ -1,9 +1,12 @@
 """Copies one exported table into the sink and returns its capture record.
 
-Copied rows are stamped one byte before the consistent point L, where no commit record can start. So they come after
-everything that the snapshot replaces and before every streamed row of the table (whose commits start at L or later),
-they share a stamp with none of them, and a frontier of L includes them. If the table is captured again, its T row has
-ordinal 0 and its rows follow.
+Copied rows are stamped one byte before the point L at which the table joins the stream, where no commit record can
+start. So they come after everything that the snapshot replaces and before every streamed row of the table (whose
+commits start at L or later), they share a stamp with none of them, and a frontier of L includes them. If the table is
+captured again, its T row has ordinal 0 and its rows follow.
+
+L is the snapshot's consistent point, or later if the stream passed that point before it was known. Changes between the
+two were kept. They get the stamp of the copy and follow its last row: together they are the table as of L.
 
 A long copy is split over several transactions of the sink. Readers do not count its rows before the capture record. If
 a copy does not finish, a T row and a complete copy at a later point follow.
@@ -15,7 +18,9 @@ import logging
 import time
 
 from cdc_consumer.change_rows.copy_lines import NO_XID
+from cdc_consumer.change_rows.split import truncate_leaf
 from cdc_consumer.metrics import Metrics
+from cdc_consumer.ring.spool import Spool
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.sink import Sink
 from cdc_consumer.snapshot.chunks import chunks_of, expected_rows, parts_of
@@ -23,6 +28,7 @@ from cdc_consumer.snapshot.copy import CopyReaders
 from cdc_consumer.snapshot.export import Export, TableExport
 from cdc_consumer.snapshot.report import CopyReport
 from cdc_consumer.wal.feedback import Feedback
+from cdc_consumer.wal.table_facts import find_left_out
 from shared_schema import avro
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.progress import Capture
@@ -43,11 +49,20 @@ class TableCopy:
         self._slot = settings.slot
         self._export = export
         self._table = table
-        self._seq = 0
+        self._rows = 0
+        self._first = 1
+        """The ordinal of the first copied row."""
         # Also for an empty table: readers need its columns too.
         self.row_writer = sink.row_writer(table.schema)
         now_us = time.time_ns() // 1000
-        if self.row_writer.is_used():
+        if table.published.only:
+            # An unfinished copy may have left rows of the leaf partitions.
+            for seq, leaf in enumerate(table.leaves):
+                stamp = Stamp(export.stamp, seq)
+                gone = truncate_leaf(table.schema, leaf, stamp, NO_XID, now_us, snapshot=True)
+                self.row_writer.append_truncate(gone)
+            self._first = max(1, len(table.leaves))
+        elif self.row_writer.is_used():
             # It may hold rows of an earlier table of this name, or of an unfinished copy.
             self.row_writer.append_truncate(
                 ChangeRow(Op.TRUNCATE, Stamp(export.stamp, 0), NO_XID, now_us, None, snapshot=True)
@@ -71,12 +86,23 @@ class TableCopy:
         if batch is None:
             return False
         lines, pages = batch
-        encode, first = self._encode, self._seq + 1
+        encode, first = self._encode, self._rows + self._first
         if lines:
             self.row_writer.write_all([encode(line, seq) for seq, line in enumerate(lines, first)])
-            self._seq += len(lines)
+            self._rows += len(lines)
         self._report.advance(len(lines), pages)
         return True
+
+    def append(self, spool: Spool) -> None:
+        """Write the changes that waited for the copy: those before its point with its stamp, others with their own."""
+        at, stamp, restamp = self._export.at, self._export.stamp, self.row_writer.restamp
+        seq = self._rows + self._first - 1
+        for commit, rows in spool.drain():
+            if commit < at:
+                self.row_writer.write_all([restamp(row, Stamp(stamp, n)) for n, row in enumerate(rows, seq + 1)])
+                seq += len(rows)
+            else:
+                self.row_writer.write_all(rows)
 
     def capture(self) -> Capture:
         """Return the capture record, which is to be published together with the last rows."""
@@ -84,22 +110,31 @@ class TableCopy:
         seconds = self._report.end()
         log.info(
             "table captured",
-            extra={"table": str(name), "lsn": str(self._export.at), "rows": self._seq, "seconds": seconds},
+            extra={"table": str(name), "lsn": str(self._export.at), "rows": self._rows, "seconds": seconds},
         )
-        return Capture(
-            self._slot,
-            name,
-            self._table.schema.relid,
-            self._export.stamp,
-            self._seq,
-            self._table.published.membership,
-            avro.codec(self._table.schema).id.hex(),
-        )
+        return new_capture(self._slot, self._export, self._table, self._rows)
 
     def close(self) -> None:
         """Stop reading."""
         self._reading.close()
         self._report.end()
+
+
+def new_capture(slot: str, export: Export, table: TableExport, rows: int = 0) -> Capture:
+    """Return the capture record of an exported table."""
+    return Capture(
+        slot,
+        table.schema.table,
+        table.schema.relid,
+        export.stamp,
+        rows,
+        table.published.membership,
+        avro.codec(table.schema).id.hex(),
+        leaves=dict.fromkeys(table.leaves, export.stamp) if table.published.partitioned else None,
+        joined=table.published.joined,
+        left_out=find_left_out(table.published, table.facts),
+        facts=table.facts,
+    )
 
 
 class Loader:
@@ -115,18 +150,18 @@ class Loader:
         """Start a copy; the caller runs its steps."""
         return TableCopy(self._settings, self._sink, self._metrics, export, table)
 
-    def load(self, export: Export, table: TableExport) -> Capture:
+    def load(self, export: Export, table: TableExport, spool: Spool) -> Capture:
         """Copy the whole table while the stream is stopped -> the capture, to be published with the last rows."""
         copy, committed_at = self.begin(export, table), time.monotonic()
-        # Not for a table that was captured before: its readers would see half of it until this copy ends.
-        cut_s = None if table.again else self._sink.transaction_limit_s
+        limit_s = self._sink.transaction_limit_s
         try:
             while not copy.done:
                 self._feedback.while_waiting()
                 copy.step(WAIT_S)
-                if cut_s is not None and time.monotonic() - committed_at >= cut_s:
+                if limit_s is not None and time.monotonic() - committed_at >= limit_s:
                     self._sink.commit(())
                     committed_at = time.monotonic()
+            copy.append(spool)
             return copy.capture()
         finally:
             copy.close()

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
-from cdc_consumer.errors import ColumnListsDiffer
+from cdc_consumer.errors import ColumnListsDiffer, PublishedViaRoot
 from cdc_consumer.pgoutput.relations import RelationFacts, TypeFacts
 from cdc_consumer.wal.diagnosis import diagnose_exception
 from shared_schema.connections import connect_with_options
 from shared_schema.progress import with_epoch
+from shared_schema.signed_messages import KEY_READABLE, READ_KEY
 from shared_schema.stored_settings import INSTALLED, READ, Stored
-from shared_schema.table_schema import TableId
+from shared_schema.table_schema import ReplicaIdentity, TableId
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
+log = logging.getLogger(__name__)
+
 APPLICATION_NAME = "pg-trickle-cdc"
 """How the sessions of the consumer are called in pg_stat_activity, unless the connection string names them."""
+
+OWN_PUBLICATION = "pg_trickle"
+"""The publication that this project creates, and may alter."""
 
 OWN_SCHEMAS = ("pgtrickle", "pgtrickle_changes")
 """The project's own tables are never captured: with a FOR ALL TABLES publication each change would cause another."""
@@ -37,8 +44,9 @@ def connect(database_url: str) -> Connection:
 
 
 _COLUMNS = """
-SELECT a.attname, a.atttypid, a.atttypmod
-FROM pg_attribute a WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+SELECT a.attname, a.atttypid, a.atttypmod, c.relreplident
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 
 _KEY = """
@@ -65,7 +73,8 @@ _DISPLAYS = "SELECT o, m, format_type(o, m) FROM unnest(%s::oid[], %s::int4[]) A
 def relation_facts(connection: Connection, relid: int, types: Iterable[tuple[int, int]]) -> RelationFacts:
     """Return the catalog's current description of a relation and of the given (type oid, typmod) pairs."""
     try:
-        columns = frozenset((str(n), int(t), int(m)) for n, t, m in connection.execute(_COLUMNS, (relid,)))
+        rows = connection.execute(_COLUMNS, (relid,)).fetchall()
+        columns = frozenset((str(n), int(t), int(m)) for n, t, m, _ in rows)
         key = tuple(str(name) for (name,) in connection.execute(_KEY, (relid,)))
         pairs = sorted({(oid, typmod) for _, oid, typmod in columns} | set(types))
         oids, typmods = [oid for oid, _ in pairs], [typmod for _, typmod in pairs]
@@ -73,7 +82,8 @@ def relation_facts(connection: Connection, relid: int, types: Iterable[tuple[int
         displays = {(int(o), int(m)): str(d) for o, m, d in connection.execute(_DISPLAYS, (oids, typmods))}
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
-    return RelationFacts(columns, key, known, displays)
+    identity = ReplicaIdentity(rows[0][3]) if rows else ReplicaIdentity.DEFAULT
+    return RelationFacts(columns, key, known, displays, tuple(str(n) for n, *_ in rows), identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +103,51 @@ class PublishedTable:
     membership: str
     bytes: int = 0
     """Size on disk, including all partitions."""
+    leaves: tuple[int, ...] = ()
+    """The leaf partitions of a partitioned table, without one that is being detached."""
+    joined: Mapping[int, str] = field(default_factory=dict)
+    """What identifies the attachment of each leaf."""
+    via_root: bool = False
+    """Whether a publication publishes the leaf partitions' changes as those of the root: then they cannot be told
+    apart, and what happens to a single leaf is not in the stream."""
+    only: tuple[int, ...] = ()
+    """The leaf partitions to copy, if the others are captured already."""
 
 
 _PUBLISHED = """
-WITH published AS (
+WITH RECURSIVE members AS (
+    SELECT r.prrelid AS relid, p.pubviaroot, {generated} AS generated
+    FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ANY (%(publications)s)
+  UNION ALL
+    SELECT c.oid, p.pubviaroot, {generated} FROM pg_publication p JOIN pg_class c ON c.relkind = 'p'
+    WHERE p.puballtables AND p.pubname = ANY (%(publications)s)
+    {schema_members}
+), roots AS (
+    -- Members, of which no member is above them.
+    SELECT m.relid, bool_or(m.pubviaroot) AS via_root, bool_or(m.generated) AS generated
+    FROM members m JOIN pg_class c ON c.oid = m.relid AND c.relkind = 'p'
+    WHERE NOT EXISTS (SELECT FROM pg_partition_ancestors(m.relid) a JOIN members o ON o.relid = a.relid::oid
+                      WHERE a.relid <> m.relid)
+    GROUP BY m.relid
+), tree (root, relid, joined) AS (
+    SELECT r.relid, r.relid, '' FROM roots r
+  UNION
+    SELECT t.root, i.inhrelid, concat(t.joined, '.', i.xmin)
+    FROM tree t JOIN pg_inherits i ON i.inhparent = t.relid AND NOT i.inhdetachpending
+), published AS (
     SELECT c.oid AS relid, p.schemaname, p.tablename, c.relkind, {columns}
     FROM pg_publication_tables p
     JOIN pg_namespace n ON n.nspname = p.schemaname
     JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
     WHERE p.pubname = ANY (%(publications)s) AND p.schemaname <> ALL (%(own)s)
+      AND c.oid NOT IN (SELECT t.relid FROM tree t)
+  UNION ALL
+    SELECT c.oid, n.nspname, c.relname, c.relkind,
+           (SELECT array_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
+            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+              AND (a.attgenerated = '' OR a.attgenerated = 's' AND r.generated)), NULL
+    FROM roots r JOIN pg_class c ON c.oid = r.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname <> ALL (%(own)s)
 )
 SELECT schemaname, tablename, relid, relkind = 'p', attnames,
        (SELECT array_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
@@ -118,6 +164,9 @@ SELECT schemaname, tablename, relid, relkind = 'p', attnames,
        CASE WHEN relkind = 'p' THEN (SELECT coalesce(sum(pg_relation_size(t.relid)), 0)::int8
                                      FROM pg_partition_tree(published.relid) t WHERE t.isleaf)
             ELSE coalesce(pg_relation_size(relid), 0) END,
+       (SELECT coalesce(jsonb_object_agg(t.relid::text, t.joined), '{{}}')
+        FROM tree t JOIN pg_class c ON c.oid = t.relid WHERE t.root = published.relid AND c.relkind <> 'p'),
+       coalesce((SELECT r.via_root FROM roots r WHERE r.relid = published.relid), false),
        lists
 FROM (
     SELECT relid, schemaname, tablename, relkind, min(attnames) AS attnames, count(DISTINCT attnames) AS lists,
@@ -126,6 +175,10 @@ FROM (
     FROM published GROUP BY relid, schemaname, tablename, relkind
 ) AS published
 """
+
+_SCHEMA_MEMBERS = """UNION ALL
+    SELECT c.oid, p.pubviaroot, {generated} FROM pg_publication_namespace s JOIN pg_publication p ON p.oid = s.pnpubid
+    JOIN pg_class c ON c.relnamespace = s.pnnspid AND c.relkind = 'p' WHERE p.pubname = ANY (%(publications)s)"""
 
 _SCHEMA_MEMBERSHIPS = """UNION ALL
            SELECT 'schema' || s.oid FROM pg_publication_namespace s JOIN pg_publication p ON p.oid = s.pnpubid
@@ -136,7 +189,10 @@ _SCHEMA_MEMBERSHIPS = """UNION ALL
 def published_query(server_version: int) -> str:
     """Return the query for a server version. Version 14 has no column lists, row filters or publications of schemas."""
     modern = server_version >= 150000
+    generated = "p.pubgencols = 's'" if server_version >= 180000 else "false"
     return _PUBLISHED.format(
+        generated=generated,
+        schema_members=_SCHEMA_MEMBERS.format(generated=generated) if modern else "",
         columns="p.attnames, p.rowfilter" if modern else "NULL::name[] AS attnames, NULL::text AS rowfilter",
         schemas=_SCHEMA_MEMBERSHIPS if modern else "",
     )
@@ -169,8 +225,11 @@ def published_tables(connection: Connection, publications: tuple[str, ...]) -> l
                 filters,
                 with_epoch(members or "", epochs.get(relid, 0)),
                 int(size),
+                tuple(sorted(map(int, leaves))),
+                {int(leaf): str(joined) for leaf, joined in leaves.items()},
+                via_root,
             )
-            for schema, name, relid, partitioned, listed, own, filters, members, size, _ in rows
+            for schema, name, relid, partitioned, listed, own, filters, members, size, leaves, via_root, _ in rows
         ),
         key=lambda t: t.table,
     )
@@ -206,10 +265,12 @@ def published_columns(listed: list[str] | None, stored: list[str] | None, server
 
 
 def publications_of(connection: Connection, publications: tuple[str, ...]) -> dict[TableId, list[str]]:
-    """Return for each table the publications that contain it."""
+    """Return for each table the publications that contain it, for a partitioned one those that contain its leaves."""
     query = (
-        "SELECT schemaname, tablename, array_agg(pubname::text ORDER BY pubname) FROM pg_publication_tables "
-        "WHERE pubname = ANY (%s) AND schemaname <> ALL (%s) GROUP BY 1, 2"
+        "SELECT n.nspname, c.relname, array_agg(DISTINCT p.pubname::text) FROM pg_publication_tables p "
+        "JOIN pg_class t ON t.oid = format('%%I.%%I', p.schemaname, p.tablename)::regclass "
+        "JOIN pg_class c ON c.oid IN (t.oid, pg_partition_root(t.oid)) JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE p.pubname = ANY (%s) AND p.schemaname <> ALL (%s) GROUP BY 1, 2"
     )
     try:
         rows = connection.execute(query, (list(publications), list(OWN_SCHEMAS))).fetchall()
@@ -231,13 +292,85 @@ def missing_publications(connection: Connection, publications: tuple[str, ...]) 
 def create_publication(connection: Connection, name: str) -> None:
     """Create a publication without tables.
 
-    Changes of partitions are published under the name of their root; generated columns are published too.
+    Changes of partitions are published as their own; generated columns are published too.
     """
-    generated = ", publish_generated_columns = stored" if connection.info.server_version >= 180_000 else ""
-    statement = psycopg.sql.SQL(f"CREATE PUBLICATION {{}} WITH (publish_via_partition_root = true{generated})")
+    generated = " WITH (publish_generated_columns = stored)" if connection.info.server_version >= 180_000 else ""
+    statement = psycopg.sql.SQL(f"CREATE PUBLICATION {{}}{generated}")
     try:
         connection.execute(statement.format(psycopg.sql.Identifier(name)))
     except psycopg.errors.DuplicateObject:
         return  # another instance created it first
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
+
+
+def publications_via_root(connection: Connection, publications: tuple[str, ...]) -> list[str]:
+    """Return the publications that publish the changes of leaf partitions as those of their root."""
+    try:
+        rows = connection.execute(
+            "SELECT pubname FROM pg_publication WHERE pubname = ANY (%s) AND pubviaroot ORDER BY 1",
+            (list(publications),),
+        ).fetchall()
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    return [str(name) for (name,) in rows]
+
+
+def publish_leaves(connection: Connection, publications: tuple[str, ...]) -> None:
+    """Let our own publication, if it is among these, publish the changes of leaf partitions as their own.
+
+    Only while we stream: an instance of an older version would not know the leaves.
+    """
+    if OWN_PUBLICATION not in publications_via_root(connection, publications):
+        return
+    statement = psycopg.sql.SQL("ALTER PUBLICATION {} SET (publish_via_partition_root = false)")
+    try:
+        connection.execute(statement.format(psycopg.sql.Identifier(OWN_PUBLICATION)))
+        log.info("publication publishes leaf partitions by themselves now", extra={"publication": OWN_PUBLICATION})
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidParameterValue) as error:
+        if tables := [str(t.table) for t in published_tables(connection, (OWN_PUBLICATION,)) if t.via_root]:
+            raise published_via_root(OWN_PUBLICATION, tables) from error
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+
+
+def published_via_root(publication: str, tables: list[str]) -> PublishedViaRoot:
+    """Return the error for a publication that is not ours to alter: what happens to single partitions would be lost."""
+    return PublishedViaRoot(
+        f"publication {publication} publishes {', '.join(tables)} via the root",
+        hint=f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = false)",
+    )
+
+
+_ANCESTORS = "SELECT a.relid::oid::int8 FROM pg_partition_ancestors(%s::int8::oid::regclass) a"
+
+
+def partition_ancestors(connection: Connection, relid: int) -> list[int]:
+    """Return the tables of which a relation is a partition now, and itself; empty if it is none or was dropped."""
+    try:
+        return [int(oid) for (oid,) in connection.execute(_ANCESTORS, (relid,))]
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+
+
+def partitioned_tables(connection: Connection, relids: list[int]) -> set[int]:
+    """Return those of the relations that are partitioned tables."""
+    query = "SELECT oid::int8 FROM pg_class WHERE oid = ANY (%s::int8[]::oid[]) AND relkind = 'p'"
+    try:
+        return {int(oid) for (oid,) in connection.execute(query, (relids,))}
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+
+
+def message_key(connection: Connection) -> bytes | None:
+    """Return the key of signed log messages; None if no applier is installed or the role may not read it."""
+    try:
+        if connection.execute(KEY_READABLE).fetchone() != (True,):
+            return None
+        with connection.transaction():
+            # Here a policy decides who sees the row; elsewhere one that hides rows is an error in these sessions.
+            connection.execute("SET LOCAL row_security = on")
+            row = connection.execute(READ_KEY).fetchone()
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    return bytes(row[0]) if row else None

@@ -16,7 +16,7 @@ from cdc_consumer.errors import (
     WrongWalLevel,
 )
 
-RESYNC_HINT = "run `pg-trickle-cdc drop-slot` and start again, which captures every table again"
+RESYNC_HINT = "run `pg-trickle-cdc resync`: it shows which tables will be copied again, and asks"
 
 
 VALUE_ERRORS = ("22", "23")
@@ -46,7 +46,10 @@ def diagnose_postgres(sqlstate: str, message: str) -> SourceError:
         case "55000":
             return SlotLost(f"PostgreSQL cannot stream from the slot: {said}", hint=RESYNC_HINT)
         case "42704" if "publication" in said:
-            return PublicationMissing(f"PostgreSQL refused: {said}", hint="create the publication again and restart")
+            return PublicationMissing(
+                f"PostgreSQL refused: {said}",
+                hint="run `pg-trickle-cdc resync`: it creates the publication again and shows what will be copied",
+            )
         case "42704" if "slot" in said:
             return SlotLost(f"PostgreSQL refused: {said}", hint=RESYNC_HINT)
         case "58P01":

@@ -29,7 +29,11 @@ class Frontier:
         self.last_commit = Lsn(0)
         """Where the last commit record starts that was handed on."""
         self.limit: Lsn | None = None
-        """A capture waits at this consistent point: nothing at or after it may be published before."""
+        """A capture waits at this point: nothing at or after it may be published before."""
+        self.held: Lsn | None = None
+        """An unfinished copy of a table that readers know has stamps from here on: the frontier stays below it."""
+        self._awaited: Lsn | None = None
+        """A leaf partition joined a table in the commit at this position and is not copied yet: the frontier stays."""
 
     def resume(self, at: Lsn) -> None:
         """The instance before us got as far as `at`, further than first read."""
@@ -59,9 +63,33 @@ class Frontier:
     @property
     def publishable(self) -> Lsn:
         """The frontier a Kafka transaction may claim now that it holds everything received."""
-        if self.limit is None:
-            return self.received
-        return max(self.published, min(self.received, Lsn(self.limit.value - 1)))
+        limits = [Lsn(limit.value - 1) for limit in (self.limit, self.held, self._awaited) if limit is not None]
+        return max(self.published, min([self.received, *limits])) if limits else self.received
+
+    def hold(self, published: Lsn, stamp: Lsn) -> None:
+        """Stay at the frontier of an earlier instance, whose copy with this stamp did not finish."""
+        self.published, self.held = published, stamp
+
+    def await_leaf(self, since: Lsn | None) -> None:
+        """Stay below this position until the leaf partitions that joined there are copied; None when there are none."""
+        self._awaited = since
+
+    def stay(self, published: Lsn) -> None:
+        """Stay at the frontier of an earlier instance, which waited for leaf partitions."""
+        self.published = min(self.published, published)
+
+    def release(self) -> None:
+        """Nothing unfinished is left behind: the frontier may pass it."""
+        self.held = None
+
+    @property
+    def next_point(self) -> Lsn:
+        """The first position that nothing handed on has reached and at which the byte before is free for stamps.
+
+        Records of the log start at multiples of 8, so no commit record starts at the byte before.
+        """
+        reached = max(self.received, self.published, self.last_commit, self.open_commit or self.received)
+        return Lsn((reached.value | 7) + 1)
 
     def mark_published(self, frontier: Lsn, written: Lsn) -> None:
         """The Kafka transaction with this frontier is committed, and with it everything before `written`."""

@@ -22,9 +22,8 @@ Branches = Mapping[int, Lsn]
 def new_history_hint(slot: str) -> str:
     """Return the hint for a server whose positions cannot be compared with those that were published."""
     return (
-        "the positions of this server cannot be compared with the published ones: start with a new slot and new topics "
-        f"(`pg-trickle-cdc run --slot {slot}_2 --topic-prefix NEW`), and run `pg-trickle-cdc drop-slot` for the old "
-        "slot"
+        f"run `pg-trickle-cdc resync --restored --slot {slot}`: it moves the server's log past the published position, "
+        "shows which tables will be copied again, and asks"
     )
 
 
@@ -128,6 +127,18 @@ def standbys(connection: Connection, name: str) -> list[tuple[int, str, str]]:
 def server_position(connection: Connection) -> Lsn:
     """Return the current end of the server's log."""
     query = "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text"
+    try:
+        row = connection.execute(query).fetchone()
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    return Lsn.parse(row[0] if row else "0/0")
+
+
+def insert_position(connection: Connection) -> Lsn:
+    """Return the position after everything that a transaction which is visible by now has written, flushed or not."""
+    query = (
+        "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END::text"
+    )
     try:
         row = connection.execute(query).fetchone()
     except psycopg.Error as error:

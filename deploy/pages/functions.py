@@ -28,6 +28,8 @@ TITLES = {
     "lifecycle": "Scripts and definitions",
     "redefine": "Alter",
     "service": "Pause and resume",
+    "diagnose": "Diagnose errors",
+    "repair": "Repair in place",
     "freshness": "Wait and refresh",
     "status": "Status",
     "health": "Health",

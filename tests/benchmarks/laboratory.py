@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from applier.arrange.traces import Traces
 from applier.catalog.catalog import Catalog
 from applier.catalog.database import Database
-from applier.catalog.frontiers import move_frontier
+from applier.catalog.frontiers import RefreshTimes, move_frontier
 from applier.catalog.history import RefreshExecution
 from applier.catalog.install import install_catalog
 from applier.plan.stream_table import StreamTable
@@ -181,7 +181,7 @@ class Laboratory:
             self._sink.apply(self.tables[name], delta, now, executed)
         else:
             with self.connection.cursor() as cursor:
-                move_frontier(cursor, self.tables[name].id, lsn_range.lower, lsn_range.upper, now)
+                move_frontier(cursor, self.tables[name].id, lsn_range.lower, lsn_range.upper, RefreshTimes(now))
         self._frontiers[name] = self.now
         ended = time.perf_counter()
         rows = 0 if delta is None else delta.count

@@ -74,7 +74,7 @@ def _rows(connection: Connection, relid: int, known: dict[int, tuple[list[str], 
             columns, bases = known[int(record["__pgt_version"] or 0)]
             op = str(record["__pgt_op"])
             image: Image = ()
-            if op != "T":
+            if op != "T" or record.get("__pgt_leaf") is not None:
                 image = tuple(_normal(b, record[c]) for c, b in zip(columns, bases, strict=True))
             found.append(
                 Row(

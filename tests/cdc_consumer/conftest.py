@@ -55,5 +55,5 @@ def consumer(make_consumer: MakeConsumer) -> Consumer:
 def db(database: str) -> Iterator[Connection]:
     """Yield a session of the test's own; the publication exists and is empty."""
     with connect(database) as connection:
-        connection.execute("CREATE PUBLICATION pg_trickle WITH (publish_via_partition_root = true)")
+        connection.execute("CREATE PUBLICATION pg_trickle")
         yield connection

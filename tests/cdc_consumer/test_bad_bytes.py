@@ -27,17 +27,21 @@ from cdc_consumer.rows import TransactionRows
 from cdc_consumer.schema_versions import SchemaVersions
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.sink import Delivered, Sink, SlotRecord
-from cdc_consumer.snapshot.captures import CapturedTables, Captures
+from cdc_consumer.snapshot.captured_tables import CapturedTables
+from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.transaction_batcher import TransactionBatcher
+from cdc_consumer.tree_news import NewsReader
 from cdc_consumer.wal.catalog import relation_facts
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
+from cdc_consumer.wal.log_clock import LogClock
 from cdc_consumer.wal.session import ReplicationSession, ServerIdentity
 from shared_schema.avro import codec
 from shared_schema.change_row import ChangeRow
 from shared_schema.control import LogMessage, SchemaChange
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
+from shared_schema.progress import Capture
 from shared_schema.settings import load_settings
 from shared_schema.table_schema import TableId, TableSchema
 from tests.cdc_consumer.harness import Connection
@@ -89,15 +93,31 @@ class Doubles:
     def control(self, record: LogMessage | SchemaChange) -> None:
         self.open.append((None, repr(record).encode()))
 
-    def since(self, relid: int, table: TableId) -> Lsn:
-        return Lsn(0)
+    held_at = None
+    unfinished = None
+
+    def take_changed(self) -> tuple[Capture, ...]:
+        return ()
 
     def is_captured(self, relid: int) -> bool:
         return True
 
+    unfinished = None
+
+    @property
+    def recorded(self) -> dict[TableId, object]:
+        return {}
+
     def begin_before(self, position: Lsn) -> None: ...
     def request(self) -> None: ...
     def send(self) -> None: ...
+
+
+class EveryTable(CapturedTables):
+    """Every relation of the stream is captured."""
+
+    def find(self, relid: int) -> Capture | None:
+        return Capture("s", TableId("public", "t"), relid, Lsn(0), 0)
 
 
 class Stream:
@@ -108,18 +128,19 @@ class Stream:
         self.frontier = Frontier(start)
         sink, captures, feedback = cast(Sink, doubles), cast(Captures, doubles), cast(Feedback, doubles)
         metrics, versions = Metrics(Health()), SchemaVersions({}, lambda _: None)
-        rows = TransactionRows(
-            Routes(Relations(facts), cast(CapturedTables, doubles), sink), versions, sink, metrics, None
-        )
+        tables = EveryTable({}, metrics)
+        routes = Routes(Relations(facts), tables, sink, versions, lambda _: ())
+        rows = TransactionRows(routes, tables, versions, sink, metrics=metrics, part=None)
         point = StartingPoint(ServerIdentity("1", 1, start), start, start, start)
-        records = ProgressRecords(settings, point, None, versions, captures)
+        records = ProgressRecords(settings, point, None, versions, captures=captures, tables=tables)
         batcher = TransactionBatcher(
             settings=settings, frontier=self.frontier, sink=sink, records=records, feedback=feedback,
-            captures=captures, metrics=metrics, has_frontier=False,
+            captures=captures, metrics=metrics, clock=LogClock(), has_frontier=False,
         )  # fmt: skip
         self._handler = FrameHandler(
             frontier=self.frontier, history=None, rows=rows, sink=sink, batcher=batcher, captures=captures,
-            initial_copy=cast(InitialCopy, doubles), feedback=feedback, metrics=metrics,
+            initial_copy=cast(InitialCopy, doubles), feedback=feedback, news=NewsReader(lambda: None),
+            metrics=metrics,
         )  # fmt: skip
 
     def outcome(self, frames: list[bytes]) -> Written | type[TrickleError]:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.cdc_consumer.conftest import MODES, MakeConsumer
+from tests.cdc_consumer.conftest import LOG_AND_TABLES, MODES, MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, connect, until
 from tests.cdc_consumer.topic_reader import replay
 from tests.cdc_consumer.writers import writing
@@ -62,6 +62,60 @@ def test_a_table_is_captured_under_load(consumer: Consumer, db: Connection) -> N
     assert [row.snapshot for row in rows[: capture["rows"]]] == [True] * capture["rows"]
     assert not any(row.snapshot for row in rows[capture["rows"] :])
     assert len(rows) > capture["rows"], "the writers should have changed it after the snapshot"
+
+
+def slow(connection: Connection, pick: random.Random) -> None:
+    """Change both tables in a transaction that is old when it commits."""
+    key = pick.randrange(400)
+    connection.execute(
+        f"""
+        BEGIN;
+        INSERT INTO early VALUES ({key}, 1) ON CONFLICT (id) DO UPDATE SET v = early.v + 1;
+        UPDATE late SET v = late.v + 1 WHERE id = {pick.randrange(100) + 100 * pick.randrange(4)};
+        SELECT pg_sleep(1);
+        DELETE FROM late WHERE id = {key};
+        COMMIT
+        """.encode()
+    )
+
+
+def lonely(connection: Connection, pick: random.Random) -> None:
+    """Let the stream move on all the time."""
+    connection.execute(f"UPDATE other SET v = {pick.randrange(100)} WHERE id = {pick.randrange(300)}".encode())
+
+
+@LOG_AND_TABLES
+@pytest.mark.parametrize("known", [False, True])
+def test_a_table_joins_while_every_write_transaction_is_old(consumer: Consumer, db: Connection, known: bool) -> None:
+    """The stream passes the point of the copy long before the point is known; the table joins at a later one."""
+    for table in ("early", "late", "other"):
+        db.execute(TABLE.format(table).encode())
+    add(db, "early", "other", *(["late"] if known else []))
+    consumer.start()
+    if known:
+        db.execute("ALTER PUBLICATION pg_trickle DROP TABLE late; UPDATE late SET v = 77 WHERE id % 50 = 0")
+    with writing(consumer.url, slow, sessions=3), writing(consumer.url, lonely, sessions=1, pause_s=0.005):
+        time.sleep(0.5)
+        began = consumer.log.read_text().count("table captured table=public.late")
+        add(db, "late")
+        until(lambda: consumer.log.read_text().count("table captured table=public.late") > began, "joined", 15)
+        time.sleep(1.2)
+    check(consumer, ["public.early", "public.late", "public.other"])
+
+
+def test_a_table_joins_a_server_that_became_idle(consumer: Consumer, db: Connection) -> None:
+    """Nothing moves the log while the copy waits for the stream: then a message of the consumer does."""
+    db.execute(TABLE.format("early").encode())
+    db.execute(TABLE.format("late").encode())
+    add(db, "early")
+    consumer.start()
+    with connect(consumer.url) as other:
+        other.execute("BEGIN; INSERT INTO late VALUES (1000, 1)")
+        add(db, "late")
+        time.sleep(1)
+        other.execute("COMMIT")
+    captured(consumer, 2)
+    check(consumer, ["public.early", "public.late"])
 
 
 def test_a_long_transaction_delays_the_capture_and_nothing_else(consumer: Consumer, db: Connection) -> None:

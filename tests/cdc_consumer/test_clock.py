@@ -24,7 +24,7 @@ def test_a_message_from_the_future_is_accepted(consumer: Consumer, db: Connectio
 
     producer = Producer({"bootstrap.servers": consumer.bootstrap})
     ahead = int(time.time() * 1000) + DAY_MS
-    for topic in ("public.t", "progress", "schemas", "control"):
+    for topic in ("public.t", "progress", "schemas", "control", "beats"):
         producer.produce(f"{consumer.prefix}.{topic}", b"v", b"k", timestamp=ahead, on_delivery=delivered)
     assert producer.flush(30) == 0
     assert refused == []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from cdc_consumer import health as module
 from cdc_consumer.health import (
+    BROKER_SILENT_AFTER_S,
     Connecting,
     Health,
     LoadingTables,
@@ -16,6 +19,7 @@ from cdc_consumer.health import (
     health_report,
 )
 from cdc_consumer.metrics import Metrics
+from shared_schema.beats import SILENT_AFTER_S
 
 
 @pytest.mark.parametrize(
@@ -79,3 +83,36 @@ def test_gauges_show_the_health() -> None:
     health.record_probe("gone", None)
     expected = {"ready": 0, "behind": 1, "source_reachable": 0, "sink_reachable": 1}
     assert {name: shown(f"pg_trickle_cdc_{name}") for name in expected} == expected
+
+
+def test_silence_is_decided_when_somebody_asks() -> None:
+    health, now = Health(), time.monotonic()
+    health.enter(Streaming())
+    assert health.ready and health.age_of("source") == health.age_of("broker") == health.age_of("applier") == -1
+    health.hear_source(now - 5, 0)
+    assert health.reason == "PostgreSQL has not answered for 5 s"
+    health.hear_source(now, 0)
+    health.hear_broker(now - BROKER_SILENT_AFTER_S)
+    assert health.reason == "no Kafka broker has confirmed a beat for 3 s"
+    health.hear_broker(now)
+    assert health.ready and not health.problem
+
+
+def test_only_an_applier_that_was_heard_is_missed() -> None:
+    health, now = Health(), time.monotonic()
+    health.enter(Streaming())
+    health.hear_applier(now - 100, now)
+    assert health.ready, "it was silent before this process started, and may not be wanted any more"
+    health.hear_applier(now - 1, now)
+    assert health.ready
+    health.hear_applier(now - SILENT_AFTER_S - 1, now)
+    assert health.reason == "pg-trickle-applier has not been heard of for 5 s" and not health.problem
+    health.hear_applier(now, now)
+    assert health.ready
+
+
+def test_the_sources_clock_is_not_this_machines() -> None:
+    health = Health()
+    assert abs(health.source_now_s - time.time()) < 1
+    health.hear_source(time.monotonic(), 5_000_000)
+    assert 5 <= health.source_now_s < 6

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from deploy.local.postgres import Postgres
 from tests.cdc_consumer.harness import Consumer, check, connect, refused, until
 from tests.fixtures import choice
 from tests.fixtures.kafka import KafkaBroker
+from tests.fixtures.own_server import OwnServer
 
 SCHEMA = """
 CREATE PUBLICATION pg_trickle;
@@ -20,54 +21,6 @@ CREATE TABLE t (id int PRIMARY KEY, v text);
 ALTER TABLE t REPLICA IDENTITY FULL;
 ALTER PUBLICATION pg_trickle ADD TABLE t
 """
-
-
-class OwnServer:
-    """A server whose files can be copied and restored, and which can be promoted."""
-
-    def __init__(self, folder: Path, major: int) -> None:
-        self.server = Postgres(folder, major=major, durable=False)
-        self._data = folder / "postgres" / "data"
-        self._copy = folder / "postgres" / "copy"
-        self.server.start()
-
-    def back_up(self) -> None:
-        """Make a cold copy of everything, including slots."""
-        self._stopped(lambda: self._run("cp", "-a", str(self._data), str(self._copy)))
-
-    def put_back(self, *, new_timeline: bool) -> None:
-        """Replace the data with the copy."""
-
-        def swap() -> None:
-            self._run("rm", "-rf", str(self._data))
-            self._run("cp", "-a", str(self._copy), str(self._data))
-            if new_timeline:
-                self._signal()
-
-        self._stopped(swap)
-
-    def promote(self) -> None:
-        """Recover to the end of its own log, then start a new timeline, as a standby with all changes does."""
-        self._stopped(self._signal)
-
-    def _signal(self) -> None:
-        with (self._data / "postgresql.auto.conf").open("a") as file:
-            file.write("restore_command = 'false'\n")
-        (self._data / "recovery.signal").touch()
-
-    def _stopped(self, action: Callable[[], None]) -> None:
-        self.server.stop()
-        action()
-        self.server.start()
-        # It accepts readers before its recovery has ended.
-        until(self._writable, "recovery has ended")
-
-    def _writable(self) -> bool:
-        with connect(self.server.url) as db:
-            return db.execute("SELECT pg_is_in_recovery()").fetchone() == (False,)
-
-    def _run(self, *command: str) -> None:
-        subprocess.run(command, check=True, timeout=60)
 
 
 BOTH_MAJORS = pytest.mark.parametrize("own", [16, 18], indirect=True)
@@ -78,7 +31,8 @@ def own(request: pytest.FixtureRequest) -> Iterator[OwnServer]:
     if choice.stack_choice() != choice.EMBEDDED:
         pytest.skip("only an embedded server's files are ours")
     with choice.server_folder("identity") as folder:
-        own = OwnServer(folder, getattr(request, "param", choice.postgres_major()))
+        major = getattr(request, "param", choice.postgres_major())
+        own = OwnServer(Postgres(folder, major=major, durable=False))
         yield own
         own.server.stop()
 
@@ -130,7 +84,7 @@ def test_a_server_put_back_to_an_older_state(own: OwnServer, kafka: KafkaBroker,
     # Restored with recovery: a new timeline that began before our frontier.
     own.put_back(new_timeline=True)
     text = refused(consumer)
-    assert "left timeline 1 at" in text and "--topic-prefix" in text
+    assert "left timeline 1 at" in text and "resync --restored" in text
     # Restored as files: its log is shorter than what was published …
     own.put_back(new_timeline=False)
     assert "the server's log ends at" in refused(consumer)
@@ -138,7 +92,18 @@ def test_a_server_put_back_to_an_older_state(own: OwnServer, kafka: KafkaBroker,
     execute(own, "CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 3000)", "CHECKPOINT")
     execute(own, "UPDATE t SET v = 'of another history'")
     text = refused(consumer)
-    assert "does not have the commit at" in text and "--topic-prefix" in text
+    assert "does not have the commit at" in text and "resync --restored" in text
+    # It goes on with the same topics, beyond every published position.
+    own.put_back(new_timeline=True)
+    plan = consumer.command("resync")
+    assert "Do that?" in plan.stdout and "left timeline 1" in plan.stdout and "public.t" in plan.stdout
+    assert "moved past the published position" in plan.stdout and plan.returncode == 130
+    assert "left timeline 1 at" in refused(consumer)
+    assert consumer.command("resync", "--yes").returncode == 0
+    execute(own, "UPDATE t SET v = 'after the resync' WHERE id < 3")
+    consumer.start()
+    check(consumer, ["public.t"])
+    consumer.end()
 
 
 def test_a_slot_moved_by_somebody(own: OwnServer, kafka: KafkaBroker, tmp_path: Path) -> None:
@@ -150,7 +115,7 @@ def test_a_slot_moved_by_somebody(own: OwnServer, kafka: KafkaBroker, tmp_path: 
         f"SELECT pg_replication_slot_advance('{consumer.prefix}', pg_current_wal_lsn())",
     )
     text = refused(consumer)
-    assert "another program moved it" in text and "drop-slot" in text
+    assert "another program moved it" in text and "resync" in text
 
 
 def test_a_slot_the_server_gave_up(own: OwnServer, kafka: KafkaBroker, tmp_path: Path) -> None:
@@ -165,7 +130,7 @@ def test_a_slot_the_server_gave_up(own: OwnServer, kafka: KafkaBroker, tmp_path:
         "CHECKPOINT",
     )
     text = refused(consumer)
-    assert "was invalidated" in text and "drop-slot" in text and "max_slot_wal_keep_size" in text
+    assert "was invalidated" in text and "resync" in text and "max_slot_wal_keep_size" in text
     assert "was invalidated" in consumer.command("status").stdout
 
 

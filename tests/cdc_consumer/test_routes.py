@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from typing import cast
 
+from cdc_consumer.health import Health
+from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Relation, RelationColumn
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations, TypeFacts
 from cdc_consumer.routes import Routes
+from cdc_consumer.schema_versions import SchemaVersions
 from cdc_consumer.sinks.sink import Sink
-from cdc_consumer.snapshot.captures import CapturedTables
+from cdc_consumer.snapshot.captured_tables import CapturedTables
+from cdc_consumer.snapshot.watch import is_new
+from cdc_consumer.wal.catalog import PublishedTable
 from shared_schema.lsn import Lsn
+from shared_schema.progress import Capture
 from shared_schema.table_schema import ReplicaIdentity, TableId, TableSchema
 
 FACTS = RelationFacts(frozenset({("id", 23, -1)}), ("id",), {23: TypeFacts("int4", -1)}, {(23, -1): "integer"})
 
 
-class FakeTables:
+class FakeTables(CapturedTables):
     def __init__(self, captured: dict[tuple[int, TableId], Lsn]) -> None:
+        super().__init__({}, Metrics(Health()))
         self.captured = captured
 
-    def since(self, relid: int, table: TableId) -> Lsn | None:
-        return self.captured.get((relid, table))
+    def find(self, relid: int) -> Capture | None:
+        found = [Capture("s", table, oid, at, 0) for (oid, table), at in self.captured.items() if oid == relid]
+        return found[0] if found else None
 
 
 class FakeSink:
@@ -29,7 +37,8 @@ class FakeSink:
 
 
 def routes(captured: dict[tuple[int, TableId], Lsn]) -> Routes:
-    return Routes(Relations(lambda _: FACTS), cast(CapturedTables, FakeTables(captured)), cast(Sink, FakeSink()))
+    versions = SchemaVersions({}, lambda _: None)
+    return Routes(Relations(lambda _: FACTS), FakeTables(captured), cast(Sink, FakeSink()), versions, lambda _: ())
 
 
 def relation(relid: int, name: str, *columns: str) -> Relation:
@@ -45,12 +54,22 @@ def test_commits_in_the_snapshot_are_left_out() -> None:
     assert route is not None and str(route.row_writer) == "t.public.a"
 
 
-def test_a_table_that_is_not_captured_or_was_renamed_has_no_route() -> None:
+def test_a_table_keeps_its_topic_under_another_name_and_one_that_is_not_captured_has_none() -> None:
     found = routes({(5, TableId("public", "a")): Lsn(99)})
     found.describe(relation(6, "b"))
     found.describe(relation(5, "renamed"))
     assert found.find(6, Lsn(100)) is None
-    assert found.find(5, Lsn(100)) is None
+    route = found.find(5, Lsn(100))
+    assert route is not None and str(route.row_writer) == "t.public.a"
+
+
+def test_of_two_captures_of_one_table_the_later_one_counts() -> None:
+    names = TableId("public", "a"), TableId("public", "b")
+    late, early = Capture("s", names[0], 5, Lsn(200), 0), Capture("s", names[1], 5, Lsn(100), 0)
+    tables = CapturedTables({late.table: late, early.table: early}, Metrics(Health()))
+    assert tables.find(5) == late
+    again = PublishedTable(names[1], 5, partitioned=False, columns=("id",), row_filter="", membership="")
+    assert is_new(again, {late.table: late, early.table: early})
 
 
 def test_a_route_follows_new_captures_and_descriptions() -> None:

@@ -56,7 +56,7 @@ def test_the_topics_equal_the_tables(server: Postgres, kafka: KafkaBroker, topic
     consumer, pick = Consumer(server.url, kafka.bootstrap, topic_prefix, tmp_path), random.Random(server.major)
     with connect(server.url) as db:
         assert db.info.server_version // 10_000 == server.major
-        db.execute("CREATE PUBLICATION pg_trickle WITH (publish_via_partition_root = true)")
+        db.execute("CREATE PUBLICATION pg_trickle")
         db.execute(SCHEMA.encode())
         db.execute(MORE.encode())
         add(db, "parts")

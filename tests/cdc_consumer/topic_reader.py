@@ -19,6 +19,9 @@ from typing import Any
 import fastavro
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
+LEAF = ("tableoid", "__pgt_leaf")
+"""The leaf column on a topic and in a buffer table: always the last one."""
+
 Text = str | None
 Image = tuple[Text, ...]
 
@@ -48,6 +51,8 @@ class Content:
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     progress: list[dict[str, Any]] = field(default_factory=list)
     captures: list[dict[str, Any]] = field(default_factory=list)
+    checkpoints: list[dict[str, Any]] = field(default_factory=list)
+    """Parts of checkpoints. The progress records above are complete: each names what its checkpoint names, too."""
     control: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -125,6 +130,8 @@ def wait_for_frontier(consumer: Consumer, prefix: str, target: int, still: Calla
 def read_topics(consumer: Consumer, prefix: str) -> Content:
     """Read every topic of the prefix from its beginning to its end."""
     found = {t: m for t, m in consumer.list_topics(timeout=20).topics.items() if t.startswith(f"{prefix}.")}
+    # Beats come every second and no row depends on them.
+    found.pop(f"{prefix}.beats", None)
     content, schemas = Content(), dict[str, Schema]()
     # Progress first: its end offsets define how far the other topics must be read.
     order = {f"{prefix}.progress": 0, f"{prefix}.schemas": 1}
@@ -171,11 +178,32 @@ def _take(content: Content, schemas: dict[str, Schema], prefix: str, message: An
     elif topic == f"{prefix}.progress":
         if value is not None:
             record = json.loads(value)
-            (content.progress if record["kind"] == "progress" else content.captures).append(record)
+            match record["kind"]:
+                case "progress":
+                    content.progress.append(_complete(content, record))
+                case "capture":
+                    content.captures.append(record)
+                case "checkpoint":
+                    content.checkpoints.append(record)
+                case kind:
+                    raise AssertionError(kind)
     elif topic == f"{prefix}.control":
         content.control.append(json.loads(value))
     else:
         content.rows[topic.removeprefix(f"{prefix}.")].append(_row(schemas, message))
+
+
+def _complete(content: Content, record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record with all end offsets: those of its checkpoint, and its own, which are newer."""
+    if (place := record.get("checkpoint")) is None:
+        return record
+    parts = {part["part"]: part for part in content.checkpoints if part["offset"] == place["offset"]}
+    assert set(parts) == set(range(place["parts"])), "a progress record whose checkpoint is not there"
+    ends: dict[str, dict[str, int]] = {}
+    for source in (*parts.values(), record):
+        for topic, partitions in source["end_offsets"].items():
+            ends.setdefault(topic, {}).update(partitions)
+    return record | {"end_offsets": ends}
 
 
 def _row(schemas: dict[str, Schema], message: Any) -> Row:
@@ -244,11 +272,16 @@ def float_text(base: str, value: float) -> str:
 
 
 def replay(rows: list[Row]) -> Counter[Image]:
-    """Apply change rows in stamp order; return the table. Partial images are completed from the row they replace."""
+    """Apply change rows in stamp order; return the table, without the leaf column.
+
+    Partial images are completed from the row they replace.
+    """
     state: Counter[Image] = Counter()
     removed: Image = ()
     for row in rows:
         match row.op:
+            case "T" if row.values:
+                state = Counter({image: count for image, count in state.items() if image[-1] != row.values[-1]})
             case "T":
                 state.clear()
             case "D":
@@ -259,6 +292,11 @@ def replay(rows: list[Row]) -> Counter[Image]:
                 state[tuple(removed[i] if i in row.unknown else v for i, v in enumerate(row.values))] += 1
             case _:
                 raise AssertionError(row.op)
+    if rows and rows[-1].columns[-1:] and rows[-1].columns[-1] in LEAF:
+        table: Counter[Image] = Counter()
+        for image, count in state.items():
+            table[image[:-1]] += count
+        return table
     return state
 
 
@@ -278,7 +316,12 @@ def check_order(rows: list[Row]) -> None:
     stamps = [(row.lsn, row.seq, row.partition if row.op == "T" and row.snapshot else 0) for row in rows]
     assert len(set(stamps)) == len(stamps), "a change row is on the topic twice"
     for partition in {row.partition for row in rows}:
-        own = [(row.lsn, row.seq) for row in rows if row.partition == partition]
+        # A leaf partition that joins later is copied between the changes of the others.
+        own = [
+            (row.lsn, row.seq)
+            for row in rows
+            if row.partition == partition and not (row.snapshot and row.columns and row.columns[-1] in LEAF)
+        ]
         assert own == sorted(own), "change rows are out of order"
     by_stamp = {(row.lsn, row.seq): row for row in rows}
     for row in rows:

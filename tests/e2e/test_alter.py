@@ -107,6 +107,7 @@ def test_other_columns_are_built_separately_and_swapped(db: Connection, stack: S
     db.execute("CREATE INDEX listed_by_name ON listed_parts (name); GRANT SELECT ON listed_parts TO PUBLIC")
     db.execute("SELECT pgtrickle.stream_table_to_publication('listed_parts')")
     db.execute("SELECT pgtrickle.alter_stream_table('listed_parts', schedule => '2s')")
+    db.execute("SELECT pgtrickle.allow_direct_dml('listed_parts')")
     # The new query reads a table that is not captured yet: the old rows stay, and stay fresh, until it is captured.
     new = "SELECT p.name, p.id, q.price, p.weight FROM components p JOIN tariffs q ON q.id = p.id"
     assert alter(db, "listed_parts", new) == "rebuild"
@@ -125,6 +126,8 @@ def test_other_columns_are_built_separately_and_swapped(db: Connection, stack: S
     shown = "SELECT publication FROM pgtrickle.pg_stat_stream_tables WHERE pgt_name = 'listed_parts'"
     assert one(db, shown) == "pgt_pub_listed_parts"
     assert one(db, "SELECT schedule FROM pgtrickle.pgt_status() WHERE name = 'public.listed_parts'") == "2s"
+    assert one(db, "SELECT pgtrickle.stream_table_spec('listed_parts') ->> 'direct_dml'") == "true"
+    db.execute("SELECT pgtrickle.allow_direct_dml('listed_parts', false)")
     db.execute("UPDATE tariffs SET price = 0 WHERE id < 3")
     assert_equal(db, "listed_parts")
     expected = oracle.query_result(db, "listed_parts")

@@ -384,6 +384,9 @@ def test_stream_tables_may_be_in_another_database_than_their_sources(
             assert there.execute("SELECT count(*) FROM ships").fetchone() == (0,)
             sick = there.execute("SELECT check_name FROM pgtrickle.health_check() WHERE severity = 'ERROR'").fetchall()
             assert sick == [("error_tables",)]
+            # By the source's clock, which the beats bring.
+            fresh = there.execute("SELECT pgtrickle.get_staleness('heavy'), data_timestamp FROM pgtrickle.pgt_status()")
+            assert all(0 <= float(str(seconds)) < 10 and at is not None for seconds, at in fresh.fetchall()[:1])
             if LONG:
                 far.kill()
                 db.execute("DELETE FROM ships WHERE id < 10")

@@ -82,6 +82,12 @@ def run(stack: Stack) -> Iterator[Run]:
     run.create()
     yield run
     run.close()
+    # Tests after this one use some of its names.
+    with run.connect("postgres") as admin:
+        for name in STREAM_TABLES:
+            if admin.execute("SELECT to_regclass(%s) IS NOT NULL", (name,)).fetchone() == (True,):
+                admin.execute("SELECT pgtrickle.drop_stream_table(%s, cascade => true)", (name,))
+        admin.execute("DROP OWNED BY keeper CASCADE; DROP ROLE keeper")
 
 
 def test_stream_tables_are_filled_with_existing_rows(run: Run) -> None:

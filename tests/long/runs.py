@@ -81,6 +81,29 @@ RUNS = (
         {"STREAM_TABLES": "50"},
     ),
     Run(
+        "life",
+        (*PYTEST, "tests/life"),
+        "the scenarios of production life in their long forms",
+        90,
+        _LONG,
+    ),
+    Run(
+        "life-16",
+        (*PYTEST, "tests/life"),
+        "the scenarios of production life on PostgreSQL 16",
+        60,
+        {"PG_MAJOR": "16"},
+    ),
+    *(
+        Run(
+            f"ddl-{seed}",
+            (sys.executable, "-m", "tests.life.ddl_fuzz", "--seed", str(seed), "--major", str(major)),
+            f"2000 random changes of schema and rows on PostgreSQL {major}, no silent difference",
+            240,
+        )
+        for seed, major in ((1, 18), (2, 16), (3, 18))
+    ),
+    Run(
         "workloads",
         (sys.executable, "-m", "tests.workloads.fuzz", "--cases", "20"),
         "20 random workloads of fresh seeds are maintained in all places",

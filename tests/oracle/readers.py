@@ -58,8 +58,12 @@ class TopicReplay:
     last_range: tuple[int, int] | None = None
     """Number and LSN of the last LSN range."""
     _position: int = 0
+    _broken: AssertionError | None = None
+    """The first change row that did not fit: what is read again after it says nothing."""
 
     def catch_up(self) -> Bag:
+        if self._broken is not None:
+            raise self._broken
         messages = self._read(self.topic, self._position)
         # Read after the rows: a schema is committed with the first row that needs it, never later.
         schemas = {key.decode(): json.loads(value) for key, value, _ in self._read(self.schemas_topic, 0)}
@@ -67,18 +71,29 @@ class TopicReplay:
         for _, value, offset in messages:
             schema_id = value[2:HEADER].hex()
             record: Any = fastavro.schemaless_reader(io.BytesIO(value[HEADER:]), parsed[schema_id], None)
-            self._apply(record, schemas[schema_id])
+            try:
+                self._apply(record, schemas[schema_id])
+            except AssertionError as error:
+                self._broken = error
+                raise
             self._position = offset + 1
         return Counter({row: n for row, n in self.rows.items() if n})
 
     def _apply(self, record: dict[str, Any], schema: dict[str, Any]) -> None:
-        self.stamps.append((record["lsn"], record["seq"]))
+        stamp = record["lsn"], record["seq"]
+        assert not self.stamps or stamp > self.stamps[-1], f"stamp {stamp} after {self.stamps[-1]}"
+        self.stamps.append(stamp)
         self._assert_no_gap((record["xid"], record["lsn"]), restarts=record["op"] == "T")
         if record["op"] == "T":
             self.rows.clear()
             return
         columns = schema["fields"][-1]["type"][1]["fields"]
-        self.columns = [column["pg_name"] for column in columns]
+        names = [column["pg_name"] for column in columns]
+        if self.columns and len(names) > len(self.columns) and names[: len(self.columns)] == self.columns:
+            # A column that a later schema adds is NULL in the rows before.
+            added = (None,) * (len(names) - len(self.columns))
+            self.rows = Counter({row + added: n for row, n in self.rows.items()})
+        self.columns = names
         row = tuple(_value(column["pg_base"], record["row"][column["name"]]) for column in columns)
         self.rows[row] += 1 if record["op"] == "I" else -1
         assert self.rows[row] >= 0, f"{row} was withdrawn before it was there"

@@ -16,10 +16,12 @@ from pyspark.sql import SparkSession
 
 from applier.ingest import stream
 from applier.ingest.kafka_options import java_options
+from applier.ingest.pieces import read_pieces
 from applier.ingest.start_offsets import find_start_offsets
 from applier.settings import ApplierSettings
 from shared_schema.errors import SettingsError
 from shared_schema.lsn import ORIGIN
+from shared_schema.progress import Progress
 from tests.fixtures import choice
 from tests.security.secured_broker import SecuredKafka
 
@@ -48,11 +50,16 @@ def test_spark_reads_what_librdkafka_wrote(broker: SecuredKafka, spark: SparkSes
     for future in admin.create_topics([NewTopic("trickle.progress", 1, 1)]).values():
         future.result(30)
     producer = Producer(options)
-    producer.produce("trickle.progress", key=b"k", value=b"v")
+    record = Progress("other", "", 0, ORIGIN, ORIGIN, {})
+    producer.produce("trickle.progress", key=record.key, value=record.encode())
     assert producer.flush(30) == 0
     arrived: list[pa.Table] = []
     query = stream.start(
-        spark, settings, find_start_offsets(settings, {}, ORIGIN).offsets, tmp_path / "c", arrived.append
+        spark,
+        settings,
+        find_start_offsets(settings, {}, ORIGIN).offsets,
+        tmp_path / "c",
+        lambda batch: arrived.extend(read_pieces(batch, 1_000_000, options)),
     )
     try:
         deadline = time.monotonic() + 60
@@ -62,7 +69,7 @@ def test_spark_reads_what_librdkafka_wrote(broker: SecuredKafka, spark: SparkSes
     finally:
         query.stop()
     batch = pa.concat_tables(arrived)
-    assert (batch["topic"].to_pylist(), batch["value"].to_pylist()) == (["trickle.progress"], [b"v"])
+    assert (batch["topic"].to_pylist(), batch["value"].to_pylist()) == (["trickle.progress"], [record.encode()])
 
 
 def test_what_spark_cannot_have_is_refused_without_telling_secrets(tmp_path: Path) -> None:

@@ -10,13 +10,26 @@ from hypothesis import strategies as st
 
 from shared_schema.errors import ContractError
 from shared_schema.lsn import LSN_MAX, Lsn
-from shared_schema.progress import Capture, LastCommit, Progress, decode_progress
+from shared_schema.progress import (
+    Capture,
+    Checkpoint,
+    CheckpointPlace,
+    LastCommit,
+    Progress,
+    ProgressRecord,
+    UnfinishedCopies,
+    decode_progress,
+)
 from shared_schema.table_schema import TableId
 
 positions = st.integers(0, LSN_MAX).map(Lsn)
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10)
+tables = st.builds(TableId, names, names)
 offsets = st.dictionaries(names, st.dictionaries(st.integers(0, 99), st.integers(0, 2**60), max_size=3), max_size=3)
 commits = st.builds(LastCommit, positions, st.integers(0, 2**32), st.integers(), st.lists(names, max_size=2).map(tuple))
+captures = st.builds(Capture, names, tables, st.integers(1, 2**32 - 1), positions, st.integers(0), names)
+schemas = st.dictionaries(st.integers(1, 2**32 - 1), names, max_size=3)
+several = st.lists(captures, max_size=2).map(tuple)
 progresses = st.builds(
     Progress,
     names,
@@ -27,15 +40,26 @@ progresses = st.builds(
     offsets,
     st.one_of(st.none(), commits),
     windows=st.integers(0, 9),
+    schemas=schemas,
+    unfinished=st.one_of(
+        st.none(), st.builds(UnfinishedCopies, positions, st.lists(tables, min_size=1, max_size=2).map(tuple))
+    ),
+    checkpoint=st.one_of(st.none(), st.builds(CheckpointPlace, st.integers(0, 2**60), st.integers(1, 99))),
+    captures=several,
 )
-captures = st.builds(
-    Capture, names, st.builds(TableId, names, names), st.integers(1, 2**32 - 1), positions, st.integers(0), names
-)
+numbers = st.integers(0, 99)
+checkpoints = st.builds(Checkpoint, names, st.integers(0, 2**60), numbers, numbers, offsets, schemas, several)
 
 
-@given(st.one_of(progresses, captures))
-def test_round_trip(record: Progress | Capture) -> None:
+@given(st.one_of(progresses, captures, checkpoints))
+def test_round_trip(record: ProgressRecord) -> None:
     assert decode_progress(record.encode()) == record
+
+
+@given(checkpoints, checkpoints, captures)
+def test_a_part_replaces_the_same_part_and_nothing_else(a: Checkpoint, b: Checkpoint, capture: Capture) -> None:
+    assert (a.key == b.key) == ((a.slot, a.part) == (b.slot, b.part))
+    assert a.key not in (capture.key, Progress("s", "", 1, Lsn(0), Lsn(0), {}).key)
 
 
 @given(captures, captures)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from applier.functions.entry import CollationNeed, FuzzArg
-from applier.functions.numeric.physical_types import digits
+from applier.functions.numeric.physical_types import digits, outgrows_decimal
 from applier.plan.expr import AggregateCall, Expr
 
 LIMBS = 4
@@ -91,10 +91,12 @@ class AggregateEntry:
     text_form: Form | None = None
     """For numerics stored as text."""
     long_form: Form | None = None
-    """For numerics stored as text whose scale is known and that fit into LIMBS."""
+    """For numerics stored as text whose scale is known and that fit into LIMBS, and where a sum may outgrow DECIMAL."""
 
     def form_of(self, args: tuple[Expr, ...]) -> Form:
         """Return how it is computed over arguments of these physical types."""
+        if self.long_form is not None and outgrows_decimal(args[0]):
+            return self.long_form
         as_text = any(arg.type.pg.name == "numeric" and arg.type.spark == "string" for arg in args)
         if not as_text or self.text_form is None:
             return self.form

@@ -23,7 +23,7 @@ from applier.functions.entry import Fixed, UnsuitableArguments, decimal, decimal
 from applier.functions.literals import quote_text
 from applier.functions.numeric import by_scale
 from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
-from applier.functions.numeric.physical_types import digits, is_text, of_numerics
+from applier.functions.numeric.physical_types import as_text, digits, is_text, of_numerics, outgrows_decimal
 from applier.plan.expr import AggregateCall, Expr, ValueType
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, PgType
 
@@ -56,7 +56,8 @@ _SUM = Additive(_sum_of, lambda _: "if({n} = 0, NULL, {0})")
 
 
 def _numeric_sum(args: tuple[Expr, ...]) -> str:
-    return "string" if is_text(args[0]) else decimal(MAX_DECIMAL_DIGITS, decimal_of(args[0])[1])
+    is_long = is_text(args[0]) or outgrows_decimal(args[0])
+    return "string" if is_long else decimal(MAX_DECIMAL_DIGITS, decimal_of(args[0])[1])
 
 
 def _over_doubles(function: str, *more: str) -> OfList:
@@ -74,8 +75,8 @@ def _scale(call: AggregateCall) -> int:
 
 def _sum_limbs(call: AggregateCall) -> tuple[Sum, ...]:
     """Return the sums of the 15-digit parts of a long numeric, the lowest part first."""
-    kind = decimal(MAX_DECIMAL_DIGITS, 0)
-    return tuple(Sum(kind, f"pg_aggregates_limb({{0}}, {_scale(call)}, {i})") for i in range(LIMBS))
+    kind, value = decimal(MAX_DECIMAL_DIGITS, 0), as_text(call.args[0], "{0}")
+    return tuple(Sum(kind, f"pg_aggregates_limb({value}, {_scale(call)}, {i})") for i in range(LIMBS))
 
 
 def _combine_limbs(call: AggregateCall) -> str:
@@ -97,7 +98,7 @@ def _sums() -> Iterator[AggregateEntry]:
         form=_SUM,
         text_form=over_values("pg_aggregates_numeric_sum"),
         long_form=Additive(_sum_limbs, lambda call: f"if({{n}} = 0, NULL, {_combine_limbs(call)})"),
-        fuzz=(("numeric(10,2)",), ("numeric(30,10)",), ("numeric",)),
+        fuzz=(("numeric(10,2)",), ("numeric(30,10)",), ("numeric(38,10)",), ("numeric",)),
     )
 
 
@@ -187,7 +188,7 @@ def _averages() -> Iterator[AggregateEntry]:
             _sum_limbs,
             lambda call: f"if({{n}} = 0, NULL, pg_numeric_div({_combine_limbs(call)}, CAST({{n}} AS string)))",
         ),
-        fuzz=(("numeric(10,2)",), ("numeric(30,10)",), ("numeric(4,4)",), ("numeric",)),
+        fuzz=(("numeric(10,2)",), ("numeric(30,10)",), ("numeric(38,10)",), ("numeric(4,4)",), ("numeric",)),
     )
 
 

@@ -13,6 +13,7 @@ from applier.functions.literals import quote_text
 from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
 from applier.functions.numeric.physical_types import is_text
 from applier.plan.expr import AggregateCall, Expr
+from applier.zset import is_negative_zero
 
 
 def _same_numeric(args: tuple[Expr, ...]) -> str:
@@ -21,8 +22,17 @@ def _same_numeric(args: tuple[Expr, ...]) -> str:
 
 def _plain() -> Iterator[AggregateEntry]:
     for function in ("min", "max"):
-        physical_types = {**INTEGERS, **DATETIMES, "float8": "double", "float4": "float", "bytea": "binary"}
-        for name, spark in physical_types.items():
+        for name, spark in (("float8", "double"), ("float4", "float")):
+            # PostgreSQL returns 0 or -0, whichever it read; here -0 is smaller.
+            yield AggregateEntry(
+                signature=f"{function}({name})",
+                physical_type=fixed_physical_type([spark], spark),
+                form=OfSet(
+                    f"{function}_by({{0}}, if({{0}} IS NULL, NULL, struct({{0}}, NOT {is_negative_zero('{0}')})))"
+                ),
+                fuzz=((name,),),
+            )
+        for name, spark in {**INTEGERS, **DATETIMES, "bytea": "binary"}.items():
             yield AggregateEntry(
                 signature=f"{function}({name})",
                 physical_type=fixed_physical_type([spark], spark),

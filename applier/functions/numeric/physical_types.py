@@ -13,6 +13,19 @@ SAME_DIGITS = frozenset({"numeric_uminus(numeric)", "numeric_uplus(numeric)", "n
 """Functions by the scale of their results: PRODUCTS add the scales, SUMS use the larger one, SAME_DIGITS keep it."""
 
 
+SUMMED_DIGITS = 32
+"""The sum of a column of more declared digits is text: with 38 digits a million values of 32 digits can be added up."""
+
+
+def outgrows_decimal(arg: Expr) -> bool:
+    """Return whether sums of a DECIMAL may need more than 38 digits, by its declaration.
+
+    Not by the digits that an expression could have at most: those of a product are far more than its values need.
+    """
+    declared = arg.type.pg.precision_scale
+    return not is_text(arg) and declared is not None and declared[0] > SUMMED_DIGITS
+
+
 def is_text(arg: Expr) -> bool:
     """Return whether the numeric is stored as text."""
     return arg.type.spark == "string"

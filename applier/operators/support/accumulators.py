@@ -16,7 +16,7 @@ from applier.functions.aggregates.aggregates import entry_of, form_of
 from applier.functions.emit import spark_sql
 from applier.plan.expr import AggregateCall, Const, Expr, SortKey
 from applier.plan.nodes import Aggregate
-from applier.zset import WEIGHT, ZSet
+from applier.zset import WEIGHT, ZSet, sum_same_rows
 
 COUNT = "w"
 """The weight of an accumulator."""
@@ -92,10 +92,20 @@ def row_accumulators(node: Aggregate, zset: ZSet) -> ZSet:
 
 def sum_accumulators(node: Aggregate, accumulators: ZSet) -> ZSet:
     """Add up the accumulators of each group, and of each set of values where calls need those; zeros stay."""
-    names = accumulator_columns(node)
     sums = [f"{sum_column(name, spark)} AS {name}" for name, spark in sum_types(node).items()]
-    grouping = f" GROUP BY {', '.join(names)}" if names else ""
-    return ZSet(f"SELECT {', '.join([*names, *sums])} FROM ({accumulators.sql}){grouping}", tuple(names))
+    return ZSet(sum_same_rows(accumulators.sql, grouped_columns(node), sums), tuple(accumulator_columns(node)))
+
+
+def grouped_columns(node: Aggregate) -> list[tuple[str, str]]:
+    """Return the columns of an accumulator that are not added up, with the Spark types of the values.
+
+    A key needs none: equal keys look the same.
+    """
+    values = () if is_additive(node) else _Values.of(node).exprs
+    return [
+        *((name, "") for name in key_names(node)),
+        *((name, value.type.spark) for name, value in zip(value_names(node), values, strict=True)),
+    ]
 
 
 def sum_column(name: str, spark: str) -> str:

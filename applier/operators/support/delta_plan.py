@@ -128,6 +128,8 @@ class MergedRows:
 
     rows: RowsPlan
     ordinals: tuple[int, ...]
+    types: tuple[str, ...]
+    """Their Spark types."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ A NULL key has no match, so no change of B affects it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -19,9 +19,9 @@ from applier.operators.support.delta_plan import PlacedRows, RowsPlan
 from applier.operators.support.input_plans import InputPlans
 from applier.operators.support.inputs import Side
 from applier.operators.support.key_filter import KeyFilter
-from applier.plan.expr import Expr, columns_read, shift
+from applier.plan.expr import Expr, cols_read, shift
 from applier.plan.nodes import Node, OuterJoin, SemiJoin, fields
-from applier.zset import LEFT, RIGHT, WEIGHT, ZSet, column_name, plus
+from applier.zset import LEFT, RIGHT, WEIGHT, ZSet, column_name, plus, sum_same_rows
 
 KeyedRows = tuple[tuple[str, ...], RowsPlan | None]
 """Keys, and the rows over which they are computed; None for no rows."""
@@ -51,7 +51,7 @@ class Operand:
         """Plan the same; the rows have `only` these columns of the operand, or all."""
         return PlacedRows(rows, tuple(self.places) if only is None else tuple(self.places[i] for i in only))
 
-    def own_ordinals(self, reads: frozenset[int]) -> tuple[int, ...]:
+    def own_ordinals(self, reads: Container[int]) -> tuple[int, ...]:
         """Return the operand's own ordinals of the columns that the condition reads."""
         return tuple(i for i, place in enumerate(self.places) if place in reads)
 
@@ -94,7 +94,8 @@ class JoinMatch:
     left: Operand
     right: Operand
     condition: str
-    reads: frozenset[int]
+    reads: dict[int, str]
+    """The places of the columns that it reads, with their Spark types."""
 
     @classmethod
     def of(cls, widths: tuple[int, int], equi: tuple[tuple[Expr, Expr], ...], residual: Expr | None) -> JoinMatch:
@@ -113,7 +114,7 @@ class JoinMatch:
                 tuple(right for _, right in equi),
             ),
             " AND ".join(parts) or "true",
-            frozenset(ordinal for expr in exprs for ordinal in columns_read(expr)),
+            {col.ordinal: col.type.spark for expr in exprs for col in cols_read(expr)},
         )
 
     def flipped(self) -> JoinMatch:
@@ -125,10 +126,9 @@ class JoinMatch:
         return self._filter_by_match(kind, self.left.place(left), self.right.place(right))
 
     def _filter_by_match(self, kind: MatchKind, left: ZSet, right: ZSet) -> ZSet:
-        names = [column_name(place) for place in self.right.places if place in self.reads]
-        grouping = f" GROUP BY {', '.join(names)}" if names else ""
         # Only the columns that the condition reads: rows that differ in other columns are one match.
-        present = f"SELECT {', '.join(names) or '1 AS there'} FROM ({right.sql}){grouping} HAVING sum({WEIGHT}) > 0"
+        read = [(column_name(place), self.reads[place]) for place in self.right.places if place in self.reads]
+        present = f"SELECT * FROM ({sum_same_rows(right.sql, read, [f'sum({WEIGHT}) AS n'])}) WHERE n > 0"
         return ZSet(f"SELECT l.* FROM ({left.sql}) l {kind.value} ({present}) r ON {self.condition}", left.columns)
 
     def delta(self, kind: MatchKind, sides: AffectedSides) -> ZSet | None:

@@ -20,10 +20,9 @@ from applier.operators.support.inputs import Side
 from applier.operators.support.key_filter import KeyFilter
 from applier.plan.nodes import Field, TopK, Window
 from applier.plan.sort import SortKey
-from applier.zset import WEIGHT, ZSet, column_name, column_names
+from applier.zset import WEIGHT, ZSet, column_name, column_names, sum_same_rows
 
 SIDE = "__side"
-_FLOATS = ("float", "double")
 
 
 def expand_weights(columns: Sequence[Field], zset: ZSet) -> str:
@@ -56,17 +55,8 @@ def affected_rows(columns: Sequence[Field], affected: ZSet, delta: ZSet) -> str:
 
 
 def group_equal_rows(columns: Sequence[Field], rows: str, sums: str) -> str:
-    """Return one row per distinct row. Floats are compared by their text: for Spark -0 and 0 are one key."""
-    keys = [
-        f"CAST({column_name(i)} AS string)" if field.type.spark in _FLOATS else column_name(i)
-        for i, field in enumerate(columns)
-    ]
-    shown = [
-        f"CAST({key} AS {field.type.spark}) AS {column_name(i)}" if field.type.spark in _FLOATS else key
-        for i, (key, field) in enumerate(zip(keys, columns, strict=True))
-    ]
-    grouping = f" GROUP BY {', '.join(keys)}" if keys else ""
-    return f"SELECT {', '.join([*shown, sums])} FROM ({rows}){grouping}"
+    """Return one row per distinct row of a node with these columns, with sums over those that are the same."""
+    return sum_same_rows(rows, [(column_name(i), field.type.spark) for i, field in enumerate(columns)], [sums])
 
 
 def _repeat_rows(width: int, counted: str) -> str:

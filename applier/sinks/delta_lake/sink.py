@@ -15,16 +15,19 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterable
+from typing import Literal
 
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
+from deltalake.schema import Field, PrimitiveType
 
 from applier import metrics
 from applier.errors import Infrastructure, TargetDiverged
 from applier.plan.stream_table import StreamTable
+from applier.sinks.commit_to_visible import DELTA, CommitToVisible
 from applier.sinks.delta import Delta
 from applier.sinks.delta_queue import DeltaQueue
 from applier.sinks.net_delta import row_tuples
@@ -54,7 +57,14 @@ MERGE_ROWS = 200_000
 class DeltaSink:
     """Writes stream tables below one folder or URI: `<root>/<schema>/<name>`; `url` is the database that has them."""
 
-    def __init__(self, root: str, url: str | None = None, merge_rows: int = MERGE_ROWS) -> None:
+    def __init__(
+        self,
+        root: str,
+        url: str | None = None,
+        merge_rows: int = MERGE_ROWS,
+        visible: CommitToVisible | None = None,
+    ) -> None:
+        self._visible = visible or CommitToVisible()
         self._root = root.rstrip("/")
         self._url = url
         self._merge_rows = merge_rows
@@ -63,6 +73,10 @@ class DeltaSink:
         self._writing = threading.Lock()
         """Held while one stream table is written, from reading the queue to removing its deltas from it."""
         self._durable: dict[int, Lsn] = {}
+        self._compared: dict[int, pa.Schema] = {}
+        """The types of the deltas that were compared with those of the Delta table."""
+        self._width: dict[int, int] = {}
+        """How many columns the Delta tables have, as far as this process has looked."""
 
     def path(self, table: StreamTable) -> str:
         """Return the folder or URI of the stream table."""
@@ -95,21 +109,35 @@ class DeltaSink:
                     pass
         return diverged
 
+    def flush_table(self, table_id: int) -> None:
+        """Write the queued deltas of one stream table now; raise TargetDiverged when another program wrote to it."""
+        diverged: list[tuple[StreamTable, TargetDiverged]] = []
+        with self._writing:
+            while self._flush_once(table_id, diverged):
+                pass
+        for _, error in diverged:
+            raise error
+
     def _flush_once(self, table_id: int, diverged: list[tuple[StreamTable, TargetDiverged]]) -> bool:
         """Make one commit of the queued deltas; return whether some are left for another one."""
-        # A rewrite from PostgreSQL may have included deltas that were queued only after it.
-        self.queue.remove_until(table_id, self._durable.get(table_id, ORIGIN))
         with self.queue.lease(table_id) as queued:
             if not queued:
                 return False
             # When one of the deltas has no key, none is applied by key.
             table = next((t for t, _ in queued if t.key is None), queued[-1][0])
             try:
-                reached = self._write(table, [delta for _, delta in queued])
+                # A rewrite from PostgreSQL may have included deltas that were queued only after it. And a commit that
+                # raised may be in the log: what follows it (the log's own checkpoint) can fail too, and the library
+                # accepts the same transaction twice.
+                reached = self.frontier(table)
+                if missing := [delta for _, delta in queued if delta.lsn_range.upper > reached]:
+                    reached = self._write(table, missing)
+                    self._visible.observe(DELTA, table, missing[0].lsn_range.lower)
             except (DeltaError, OSError, Infrastructure, psycopg.Error) as error:
                 # The deltas stay queued and no checkpoint passes them, so a later attempt writes all of them.
                 log.exception("delta could not be written", extra={"table": str(table), "error": str(error)[:300]})
                 metrics.DELTA_FAILURES.inc()
+                self._durable.pop(table_id, None)
                 return False
             except PartialTarget:
                 return False
@@ -132,7 +160,11 @@ class DeltaSink:
     def _write(self, table: StreamTable, deltas: list[Delta]) -> Lsn:
         """Make one commit that covers at least the first of the deltas; return its frontier."""
         until = deltas[-1].lsn_range.upper
-        if sum(delta.count for delta in deltas) <= self._merge_rows:
+        if not deltas[0].is_fill:
+            self._add_columns(table, deltas[-1])
+        if not deltas[0].is_fill and self._has_outgrown(table, deltas[-1].schema):
+            until = self._rewrite(table, deltas, schema_mode="overwrite")
+        elif sum(delta.count for delta in deltas) <= self._merge_rows:
             if not self._write_in_memory(table, deltas):
                 return until
         elif deltas[0].is_fill:
@@ -156,15 +188,51 @@ class DeltaSink:
             self._merge(table, rows, until)
         return deltas[0].is_fill or bool(rows.num_rows)
 
-    def _rewrite(self, table: StreamTable, deltas: list[Delta]) -> Lsn:
+    def _add_columns(self, table: StreamTable, delta: Delta) -> None:
+        """Add the columns that the stream table got since the last write; rows that are there have NULL in them."""
+        if self._width.get(table.id) == len(table.columns):
+            return
+        target = DeltaTable(self.path(table))
+        held = {field.name for field in target.schema().fields}
+        missing = [i for i, column in enumerate(table.columns) if column.name not in held]
+        if missing:
+            fields = [pa.field(table.columns[i].name, delta.schema.field(i).type) for i in missing]
+            target.alter.add_columns(Schema.from_arrow(pa.schema(fields)).fields)
+            log.info("delta table has new columns", extra={"table": str(table), "columns": len(missing)})
+        self._width[table.id] = len(table.columns)
+
+    def _has_outgrown(self, table: StreamTable, schema: pa.Schema) -> bool:
+        """Whether a numeric that is text by now, for its digits, is a decimal in the Delta table."""
+        if self._compared.get(table.id) == schema:
+            return False
+        stored = {field.name: str(field.type.type) for field in _primitive_fields(DeltaTable(self.path(table)))}
+        names = [column.name for column in table.columns]
+        is_text = [pa.types.is_string(schema.field(i).type) for i in range(len(names))]
+        if any(text and stored.get(n, "").startswith("decimal") for n, text in zip(names, is_text, strict=True)):
+            return True
+        self._compared[table.id] = schema
+        return False
+
+    def _rewrite(self, table: StreamTable, deltas: list[Delta], schema_mode: Literal["overwrite"] | None = None) -> Lsn:
         """Overwrite the Delta table with PostgreSQL's rows, which are at the end of these deltas or later."""
         until = deltas[-1].lsn_range.upper
         if self._url is not None:
             with read_target_snapshot(self._url, table, deltas[-1].schema, STREAMED_ROWS) as snapshot:
                 if snapshot is not None and snapshot.frontier >= until:
                     properties = _commit_properties(table, snapshot.frontier)
-                    write_deltalake(self.path(table), snapshot.rows, mode="overwrite", commit_properties=properties)
+                    write_deltalake(
+                        self.path(table),
+                        snapshot.rows,
+                        mode="overwrite",
+                        schema_mode=schema_mode,
+                        commit_properties=properties,
+                    )
                     return snapshot.frontier
+        if schema_mode is not None:
+            raise TargetDiverged(
+                f"the Delta table of {table} has a decimal column for numbers that are text by now",
+                hint="drop and create the stream table: that rewrites the Delta table",
+            )
         log.warning("a large delta is merged in memory", extra={"table": str(table)})
         self._write_in_memory(table, deltas)
         return until
@@ -204,7 +272,9 @@ class DeltaSink:
         inserted = actions.num_rows - deletions.num_rows
         names = [_quote(column.name) for column in table.columns]
         # Every copy of a deleted row is deleted; an inserted row never matches, so it is inserted.
-        same = " AND ".join(f"(t.{name} IS NOT DISTINCT FROM s.{column_name(i)})" for i, name in enumerate(names))
+        same = " AND ".join(
+            _same_value(f"t.{name}", f"s.{column_name(i)}", rows.schema.field(i).type) for i, name in enumerate(names)
+        )
         outcome = (
             target.merge(
                 actions,
@@ -221,6 +291,17 @@ class DeltaSink:
         )
         if (outcome["num_target_rows_deleted"], outcome["num_target_rows_inserted"]) != (deleted, inserted):
             raise _divergence_error(table)
+
+
+def _same_value(target: str, source: str, kind: pa.DataType) -> str:
+    """Return the condition that two values are the same; floats by their text, which tells 0 from -0."""
+    if pa.types.is_floating(kind):
+        target, source = f"CAST({target} AS STRING)", f"CAST({source} AS STRING)"
+    return f"({target} IS NOT DISTINCT FROM {source})"
+
+
+def _primitive_fields(table: DeltaTable) -> list[Field]:
+    return [field for field in table.schema().fields if isinstance(field.type, PrimitiveType)]
 
 
 def _pruning_range(table: StreamTable, deletions: pa.Table) -> str:
@@ -257,7 +338,7 @@ def _rename_columns(table: StreamTable, rows: pa.RecordBatchReader) -> pa.Record
 def _divergence_error(table: StreamTable) -> TargetDiverged:
     return TargetDiverged(
         f"the Delta table of {table} does not hold the rows it should: another program wrote to it",
-        hint="drop and create the stream table: that rewrites the Delta table",
+        hint="SELECT pgtrickle.reinitialize_stream_table(name) writes the Delta table again",
     )
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from applier.plan.stream_table import StreamTable
 from applier.sinks.net_delta import row_tuples
+from applier.zset import identity
 from shared_schema.change_row import ChangeRow, Op, Stamp, Value
 from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.pg_types import VARHDRSZ, PgType, PhysicalType
@@ -49,18 +50,20 @@ def change_rows(
     *,
     number: int,
     empty_first: bool,
+    first_seq: int = 0,
 ) -> Iterator[ChangeRow]:
     """Yield net rows, with their weights last, as change rows: D before I, the two rows of an update adjacent; stamped
     inside the LSN range.
 
     `number` stands in the place of the transaction id: deltas are numbered without gaps. `empty_first` puts a TRUNCATE
-    before them: the topic still holds the rows of an earlier stream table.
+    before them: the topic still holds the rows of an earlier stream table. `first_seq` is the first ordinal: stamps of
+    the same position may come before it.
     """
     lsn = last_position(lsn_range)
     now_us = time.time_ns() // 1000
     if empty_first:
-        yield ChangeRow(Op.TRUNCATE, Stamp(lsn, 0), number, now_us, None)
-    stamps = (Stamp(lsn, seq) for seq in count(int(empty_first)))
+        yield ChangeRow(Op.TRUNCATE, Stamp(lsn, first_seq), number, now_us, None)
+    stamps = (Stamp(lsn, seq) for seq in count(first_seq + int(empty_first)))
     previous: ChangeRow | None = None
     for *values, weight in net_rows:
         wire = tuple(avro_value(c.type, v) for c, v in zip(table.columns, values, strict=True))
@@ -83,16 +86,17 @@ def sort_by_key(table: StreamTable, rows: pa.Table) -> list[tuple[Any, ...]]:
     position: dict[tuple[Any, ...], int] = {}
     key = table.key
     for row in tuples:
-        position.setdefault(tuple(row[i] for i in key), len(position))
-    return sorted(tuples, key=lambda row: (position[tuple(row[i] for i in key)], row[-1]))
+        position.setdefault(identity(tuple(row[i] for i in key)), len(position))
+    return sorted(tuples, key=lambda row: (position[identity(tuple(row[i] for i in key))], row[-1]))
 
 
 def _mark_update(old: ChangeRow, new: ChangeRow, key: tuple[int, ...] | None) -> tuple[ChangeRow, ChangeRow]:
     """Add the changed columns to a D and an I of the same key that follow each other: they are an update."""
     if key is None or (old.op, new.op) != (Op.DELETE, Op.INSERT) or old.values is None or new.values is None:
         return old, new
-    if any(old.values[k] != new.values[k] for k in key):
+    before, after = identity(old.values), identity(new.values)
+    if any(before[k] != after[k] for k in key):
         return old, new
-    pairs = enumerate(zip(old.values, new.values, strict=True))
+    pairs = enumerate(zip(before, after, strict=True))
     changed = frozenset(j for j, (a, b) in pairs if a != b)
     return replace(old, changed=changed), replace(new, changed=changed)

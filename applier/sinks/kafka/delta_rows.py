@@ -15,9 +15,12 @@ BATCH_ROWS = 4_096
 """Rows that are read at a time from a delta that is not in memory."""
 
 
-def delta_change_rows(table: StreamTable, delta: Delta, *, number: int, empty_first: bool) -> Iterator[ChangeRow]:
-    """Yield the change rows of a delta; see `change_rows`."""
-    return change_rows(table, delta.lsn_range, _ordered_rows(table, delta), number=number, empty_first=empty_first)
+def delta_change_rows(
+    table: StreamTable, delta: Delta, *, number: int, empty_first: bool, first_seq: int = 0
+) -> Iterator[ChangeRow]:
+    """Yield the change rows of a delta, always in the same order; see `change_rows`."""
+    rows = _ordered_rows(table, delta)
+    return change_rows(table, delta.lsn_range, rows, number=number, empty_first=empty_first, first_seq=first_seq)
 
 
 def _ordered_rows(table: StreamTable, delta: Delta) -> Iterator[tuple[Any, ...]]:

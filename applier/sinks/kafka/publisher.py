@@ -1,33 +1,44 @@
-"""The deltas of one tick in; change rows on the publication topics, in the same form as source topics, out.
+"""The deltas of ticks in; change rows on the publication topics, in the same form as source topics, out.
 
-One Kafka transaction per tick holds the rows of every stream table that changed and, for each of them, a progress
-record under the key `st-<id>`. A stream table's first transaction also holds its capture record, so that another
-applier can use the topic as a source.
+The last Kafka transaction of a tick holds, for every stream table that changed, a progress record under the key
+`st-<id>`; few rows are all in that transaction. The progress of a stream table's first delta comes with its capture
+record, so that another applier can use the topic as a source.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
+import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from applier.errors import Infrastructure
+from applier.errors import Infrastructure, PublishingFailed
 from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import Delta
 from applier.sinks.kafka.change_rows import last_position, topic_schema
-from applier.sinks.kafka.delta_rows import delta_change_rows
+from applier.sinks.kafka.publication import Numbering, Publication
 from shared_schema import avro, progress
+from shared_schema.change_row import ChangeRow
+from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn
-from shared_schema.progress import Capture, Offsets, Progress
+from shared_schema.progress import Capture, Checkpoint, CommitPart, Offsets, Progress, ProgressRecord
 from shared_schema.table_schema import TableId
 from shared_schema.topics import BROKER_TIME, progress_topic, schemas_topic, table_topic
 
 log = logging.getLogger(__name__)
 
 COMPACTED = {"cleanup.policy": "compact", "segment.ms": "600000"}
+KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
+"""A topic holds the copy of its stream table and every change since: whoever reads it from its beginning needs both."""
 WAIT_S = 60.0
 """How long to wait for a broker before the tick fails and is repeated."""
 
@@ -38,6 +49,59 @@ SLOT_PREFIX = "st-"
 def has_topic(capture: Capture) -> bool:
     """Whether a capture record is of a stream table, not of a source."""
     return capture.slot.startswith(SLOT_PREFIX)
+
+
+PART_ROWS = 200_000
+PART_BYTES = 256 * 1024 * 1024
+"""A Kafka transaction is committed after so many rows or bytes, far below its timeout."""
+
+STOP_EVERY_ROWS = 256
+"""How often publishing looks whether it should stop."""
+
+TableDelta = tuple[StreamTable, Delta]
+
+
+class PublishingStopped(Exception):
+    """Publishing was asked to stop; what is on the topic of an unfinished delta does not count."""
+
+
+@dataclass(slots=True)
+class _OpenTransaction:
+    """The content of the open Kafka transaction; `ends` are the offsets after the rows, since publishing began."""
+
+    ends: Offsets = field(default_factory=lambda: defaultdict(dict))
+    finished: list[tuple[Publication, bool]] = field(default_factory=list)
+    """The deltas whose rows are all sent; True for the capture record of a fill."""
+    rows: int = 0
+    size: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.rows >= PART_ROWS or self.size >= PART_BYTES
+
+    def restart(self) -> None:
+        self.finished, self.rows, self.size = [], 0, 0
+
+
+@contextmanager
+def _of_one_table(table: StreamTable) -> Iterator[None]:
+    """Whatever is wrong with the rows of a stream table concerns that one; the broker and the server concern all."""
+    try:
+        yield
+    except (KafkaException, TrickleError, PublishingStopped):
+        raise
+    except psycopg.OperationalError as error:
+        raise Infrastructure(f"rows of {table} could not be read: {str(error).splitlines()[0]}") from error
+    except Exception as error:
+        raise PublishingFailed(
+            f"the rows of {table} cannot be published: {type(error).__name__}",
+            hint="see the log of the applier; without the topic: set publish_sink to off",
+            pgt_id=table.id,
+        ) from error
+
+
+def _upper_of(table_delta: TableDelta) -> Lsn:
+    return table_delta[1].lsn_range.upper
 
 
 class TopicPublisher:
@@ -61,6 +125,12 @@ class TopicPublisher:
         self._windows: dict[str, int] = {}
         """How many deltas with rows each stream table has published."""
         self._captured: dict[TableId, int] = {}
+        self._parts: dict[str, CommitPart | None] = {}
+        """What the topic of each stream table holds of a delta that is not finished."""
+        self._partial_topics: set[str] = set()
+        """Topics that have, or had, rows of a delta that is not finished."""
+        self.begun: dict[int, Numbering] = {}
+        """The deltas that this process has begun to publish; a publisher that replaces this one continues them."""
         self._ends: Offsets = defaultdict(dict)
         self._undelivered: KafkaError | None = None
         self._producer = Producer(
@@ -74,11 +144,15 @@ class TopicPublisher:
             # Waits for an unfinished transaction of the previous applier and fences it, so the next read is final.
             self._producer.init_transactions(WAIT_S)
             self._read_progress()
+            self._keep_rows()
         except KafkaException as error:
             raise Infrastructure(f"the publication topics could not be opened: {error.args[0].str()}") from error
 
     def frontier(self, table: StreamTable) -> Lsn:
-        """Return the frontier of the topic; ORIGIN when nothing was ever published."""
+        """Return the frontier of the topic; ORIGIN when nothing was ever published, or when a part of a delta is on the
+        topic that nobody has any more: then all rows must follow."""
+        if self._parts.get(self._slot(table)) is not None and table.id not in self.begun:
+            return ORIGIN
         return self._frontiers.get(self._slot(table), ORIGIN)
 
     @staticmethod
@@ -121,74 +195,161 @@ class TopicPublisher:
         finally:
             consumer.close()
 
-    def _note(self, record: Progress | Capture) -> None:
+    def _keep_rows(self) -> None:
+        """Give topics of an earlier version that have the broker's default retention the one that they need."""
+        names = {table_topic(self._prefix, table) for table in self._captured} & self._topics
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        if not resources:
+            return
+        try:
+            settings = {
+                resource: done.result(WAIT_S) for resource, done in self._admin.describe_configs(resources).items()
+            }
+            to_set = []
+            for resource, entries in settings.items():
+                if all(entries[name].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value for name in KEPT):
+                    continue
+                own = [name for name in KEPT if entries[name].source != ConfigSource.DYNAMIC_TOPIC_CONFIG.value]
+                entry = [ConfigEntry(n, KEPT[n], incremental_operation=AlterConfigOpType.SET) for n in own]
+                to_set.append(ConfigResource(ResourceType.TOPIC, resource.name, incremental_configs=entry))
+            for done in self._admin.incremental_alter_configs(to_set).values() if to_set else ():
+                done.result(WAIT_S)
+        except KafkaException as error:
+            # Without the right to alter topics the rows are published all the same.
+            log.warning("publication topics may lose rows by retention", extra={"error": error.args[0].str()})
+
+    def _note(self, record: ProgressRecord) -> None:
         match record:
             case Progress():
                 self._frontiers[record.slot] = record.frontier
                 self._windows[record.slot] = record.windows
+                self._parts[record.slot] = record.part
+                if record.part is not None:
+                    self._partial_topics.update(record.end_offsets)
                 for topic, partitions in record.end_offsets.items():
                     self._ends[topic].update(partitions)
             case Capture():
                 self._captured[record.table] = record.relid
+            case Checkpoint():
+                pass  # only sources have so many partitions that checkpoints pay
 
-    def publish(self, deltas: list[tuple[StreamTable, Delta]]) -> None:
-        """Publish the deltas of one tick in one Kafka transaction; each must begin where its topic ends."""
+    def publish(self, deltas: Sequence[TableDelta], is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Publish deltas, each of which must begin where its topic ends.
+
+        Deltas up to the same frontier count together, so that a reader of several topics sees all of a tick or none of
+        it; earlier frontiers come first. A Kafka transaction ends when it is large, wherever that is. Raises
+        PublishingStopped soon after `is_stopped` returns true.
+        """
         if not deltas:
             return
         for table, _ in deltas:
-            self._ensure(table_topic(self._prefix, table.table), {})
-        ends: Offsets = defaultdict(dict)
+            self._ensure(table_topic(self._prefix, table.table), KEPT)
+        open_transaction = _OpenTransaction()
         try:
             self._producer.begin_transaction()
-            windows = dict(self._windows)
-            rows = [self._produce(table, delta, ends, windows) for table, delta in deltas]
-            if self._producer.flush(WAIT_S):
-                raise Infrastructure("the broker did not accept the published rows in time")
-            if self._undelivered is not None:
-                raise Infrastructure(f"the broker rejected the published rows: {self._undelivered.str()}")
-            progress_records = [self._progress(t, d, ends, windows) for t, d in deltas]
-            captures = [self._capture(t, d, n) for (t, d), n in zip(deltas, rows, strict=True) if d.is_fill]
-            records: list[Progress | Capture] = [*captures, *progress_records]
-            for record in records:
-                self._producer.produce(progress_topic(self._prefix), record.encode(), record.key)
-            self._producer.commit_transaction(WAIT_S)
+            for _, group in groupby(sorted(deltas, key=_upper_of), _upper_of):
+                self._publish_group(list(group), open_transaction, is_stopped)
+            self._commit(open_transaction, [])
         except KafkaException as error:
             self._abort()
             raise Infrastructure(f"publishing failed: {error.args[0].str()}") from error
-        except Infrastructure:
+        except BaseException:
             self._abort()
             raise
+
+    def _publish_group(
+        self, group: list[TableDelta], transaction: _OpenTransaction, is_stopped: Callable[[], bool]
+    ) -> None:
+        """Send the rows of deltas up to one frontier; their progress is written with the last of them."""
+        ids = {table.id for table, _ in group}
+        if any(publication.table.id in ids for publication, _ in transaction.finished):
+            # A delta is numbered after the last one of its stream table that is committed.
+            self._commit(transaction, [])
+            self._producer.begin_transaction()
+        publications: list[Publication] = []
+        for table, delta in group:
+            with _of_one_table(table):
+                publications.append(publication := self._begin(table, delta))
+                # Also where no row follows: the capture of an empty stream table names its schema.
+                self._send_schema(table)
+                for row in publication.rows():
+                    if transaction.is_full:
+                        self._commit(transaction, publications)
+                        self._producer.begin_transaction()
+                    if not transaction.rows % STOP_EVERY_ROWS and is_stopped():
+                        raise PublishingStopped
+                    self._send_row(publication, row, transaction)
+        for publication in publications:
+            if publication.delta.is_fill:
+                transaction.finished.append((publication, True))
+        transaction.finished += [(publication, False) for publication in publications]
+
+    def _begin(self, table: StreamTable, delta: Delta) -> Publication:
+        """Return the delta with the rows of it that are on the topic already, if it is the one that was begun."""
+        slot, lsn = self._slot(table), last_position(delta.lsn_range)
+        part, numbering = self._parts.get(slot), self.begun.get(table.id)
+        if part is not None and part.lsn == lsn and numbering is not None and numbering.lsn_range == delta.lsn_range:
+            return Publication(table, delta, numbering, part.rows - numbering.first_seq)
+        if part is not None and not delta.is_fill:
+            raise AssertionError(f"{table} was published in part, and its whole rows must follow")
+        # Earlier rows under this name, of this stream table or another one, must be removed first.
+        topic = table_topic(self._prefix, table.table)
+        is_refill = delta.is_fill and (table.table in self._captured or topic in self._partial_topics)
+        number = 1 if is_refill else self._windows.get(slot, 0) + 1
+        first_seq = part.rows if part is not None and part.lsn == lsn else 0
+        if is_refill:
+            # The earlier rows may have stamps of the same position; there were fewer of them than offsets so far.
+            first_seq = max(first_seq, self._ends[topic].get(0, 0))
+        self.begun[table.id] = Numbering(delta.lsn_range, number, is_refill, first_seq)
+        return Publication(table, delta, self.begun[table.id])
+
+    def _commit(self, transaction: _OpenTransaction, unfinished: Sequence[Publication]) -> None:
+        """Commit the rows with the progress of the finished deltas, and a part of each unfinished one."""
+        if self._producer.flush(WAIT_S):
+            raise Infrastructure("the broker did not accept the published rows in time")
+        if self._undelivered is not None:
+            raise Infrastructure(f"the broker rejected the published rows: {self._undelivered.str()}")
+        records: list[Progress | Capture] = [
+            self._capture(publication) if is_capture else self._progress(publication, transaction.ends)
+            for publication, is_capture in transaction.finished
+        ]
+        records += [self._part_record(publication, transaction.ends) for publication in unfinished]
+        for record in records:
+            self._producer.produce(progress_topic(self._prefix), record.encode(), record.key)
+        self._producer.commit_transaction(WAIT_S)
         for record in records:
             self._note(record)
-        log.debug("published", extra={"tables": len(deltas), "rows": sum(rows)})
+        for publication, _ in transaction.finished:
+            self.begun.pop(publication.table.id, None)
+        extra = {"tables": len(transaction.finished), "rows": transaction.rows, "unfinished": len(unfinished)}
+        log.debug("published" if not unfinished else "published in part", extra=extra)
+        transaction.restart()
 
     def _abort(self) -> None:
         # The schemas that the aborted transaction wrote are not on the topic.
         self._schemas.clear()
-        self._undelivered = None
         try:
             self._producer.abort_transaction(WAIT_S)
         except KafkaException as error:
             raise Infrastructure(f"the Kafka transaction could not be aborted: {error.args[0].str()}") from error
+        # The rows that were dropped are reported as not delivered.
+        self._producer.poll(0)
+        self._undelivered = None
 
-    def _produce(self, table: StreamTable, delta: Delta, ends: Offsets, windows: dict[str, int]) -> int:
-        """Send the rows; return how many. The offsets after them are in `ends` once they are delivered.
-
-        Counts a delta that has rows in `windows`.
-        """
-        topic = table_topic(self._prefix, table.table)
+    def _send_schema(self, table: StreamTable) -> None:
         codec = avro.codec(topic_schema(table))
         if codec.id not in self._schemas:
             self._send(schemas_topic(self._prefix), codec.text.encode(), codec.id.hex().encode(), None)
             self._schemas.add(codec.id)
-        # Earlier rows under this name, of this stream table or another one, must be removed first.
-        is_refill = delta.is_fill and table.table in self._captured
-        sent, before = 0, 0 if is_refill else windows.setdefault(self._slot(table), 0)
-        for row in delta_change_rows(table, delta, number=before + 1, empty_first=is_refill):
-            self._send(topic, codec.encode(row), None if row.values is None else codec.encode_key(row.values), ends)
-            sent += 1
-        windows[self._slot(table)] = before + bool(sent)
-        return sent
+
+    def _send_row(self, publication: Publication, row: ChangeRow, transaction: _OpenTransaction) -> None:
+        topic = table_topic(self._prefix, publication.table.table)
+        codec = avro.codec(topic_schema(publication.table))
+        value = codec.encode(row)
+        self._send(topic, value, None if row.values is None else codec.encode_key(row.values), transaction.ends)
+        publication.sent += 1
+        transaction.rows += 1
+        transaction.size += len(value)
 
     def _send(self, topic: str, value: bytes, key: bytes | None, ends: Offsets | None) -> None:
         def note_delivery(error: KafkaError | None, message: Message) -> None:
@@ -216,16 +377,28 @@ class TopicPublisher:
         finally:
             consumer.close()
 
-    def _progress(self, table: StreamTable, delta: Delta, ends: Offsets, windows: dict[str, int]) -> Progress:
+    def _progress(self, publication: Publication, ends: Offsets) -> Progress:
+        table, number = publication.table, publication.numbering.number
         topic, slot = table_topic(self._prefix, table.table), self._slot(table)
         offsets = {topic: self._ends[topic] | ends[topic]}
-        return Progress(slot, "", 0, ORIGIN, delta.lsn_range.upper, offsets, windows=windows[slot])
+        windows = number if publication.sent else number - 1
+        return Progress(slot, "", 0, ORIGIN, publication.delta.lsn_range.upper, offsets, windows=windows)
 
-    def _capture(self, table: StreamTable, delta: Delta, rows: int) -> Capture:
-        schema_id = avro.codec(topic_schema(table)).id.hex()
-        return Capture(
-            self._slot(table), table.table, table.relid, last_position(delta.lsn_range), rows, schema_id=schema_id
+    def _part_record(self, publication: Publication, ends: Offsets) -> Progress:
+        """Return the progress as it was, and the part; the end offsets are already those after its rows."""
+        progress_after, slot = self._progress(publication, ends), self._slot(publication.table)
+        return replace(
+            progress_after,
+            frontier=self._frontiers.get(slot, ORIGIN),
+            windows=self._windows.get(slot, 0),
+            part=publication.part,
         )
+
+    def _capture(self, publication: Publication) -> Capture:
+        table, delta = publication.table, publication.delta
+        schema_id = avro.codec(topic_schema(table)).id.hex()
+        position = last_position(delta.lsn_range)
+        return Capture(self._slot(table), table.table, table.relid, position, publication.sent, schema_id=schema_id)
 
     def close(self) -> None:
         """Close the producer; between two ticks it has nothing in flight."""

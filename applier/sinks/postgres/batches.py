@@ -148,5 +148,5 @@ def divergence_error(table: StreamTable, expected: int, found: int) -> TargetDiv
     """Return the error for a table that does not hold the rows it should."""
     return TargetDiverged(
         f"{table} did not hold the rows that should change: {expected} expected, {found} found",
-        hint="another program wrote to it; drop it and create it again",
+        hint="another program wrote to it: SELECT pgtrickle.reinitialize_stream_table(name) puts its rows right",
     )

@@ -33,8 +33,8 @@ class FullResult:
     """Everything a stream table should hold at the upper end of the range."""
 
     lsn_range: LsnRange
-    rows: pa.Table | StagedDelta | sql.Composable
-    """A Z-set in Arrow or in PostgreSQL, or a SELECT that PostgreSQL evaluates in the same transaction."""
+    rows: pa.Table | StagedDelta | sql.Identifier
+    """A Z-set in Arrow or in PostgreSQL, or a temporary table of this session that holds the rows."""
     change: ComputedDelta | None = None
     """The delta over the range, for a repair: the rows in PostgreSQL belong to no frontier, those of the other sinks
     to the lower end."""
@@ -63,41 +63,46 @@ class FullResult:
 def diff_with_target(cursor: Cursor, table: StreamTable, full_result: FullResult) -> NetRows:
     """Return the net rows that make the stream table equal to the full result, in the caller's transaction."""
     rows = full_result.rows
-    schema = _diff_schema(table, rows)
+    schema = result_fields(table, full_result) or zset_schema(table)
     if isinstance(rows, StagedDelta):
         expected = [_select_part(table, schema, part.table) for part in rows.parts()]
     else:
         expected = [_select_rows(table, schema, _copy_to_session(cursor, table, rows), 1)]
-    names = sql.SQL(", ").join(sql.Identifier(column_name(i)) for i in range(len(table.columns)))
-    query = sql.SQL("SELECT {}, sum(w)::int8 AS w FROM ({}) both_sides GROUP BY {} HAVING sum(w) <> 0").format(
-        names, sql.SQL(" UNION ALL ").join([*expected, _select_rows(table, schema, merge_sql.target(table), -1)]), names
-    )
-    return evaluate_net_rows(cursor, query, schema)
+    both = sql.SQL(" UNION ALL ").join([*expected, _select_rows(table, schema, merge_sql.target(table), -1)])
+    differing = sql.SQL("{} HAVING sum(w) OPERATOR(pg_catalog.<>) 0").format(_sum_same_rows(schema, both))
+    return evaluate_net_rows(cursor, differing, schema)
 
 
 def target_rows(cursor: Cursor, table: StreamTable, schema: pa.Schema | None = None) -> NetRows:
     """Return all rows of the stream table, each once with its count, in the types of the schema if it is given."""
     schema = schema or zset_schema(table)
-    names = sql.SQL(", ").join(sql.Identifier(column_name(i)) for i in range(len(table.columns)))
-    query = sql.SQL("SELECT {}, sum(w)::int8 AS w FROM ({}) held GROUP BY {}").format(
-        names, _select_rows(table, schema, merge_sql.target(table), 1), names
-    )
-    return evaluate_net_rows(cursor, query, schema)
+    held = _select_rows(table, schema, merge_sql.target(table), 1)
+    return evaluate_net_rows(cursor, _sum_same_rows(schema, held), schema)
 
 
-def _diff_schema(table: StreamTable, rows: pa.Table | StagedDelta | sql.Composable) -> pa.Schema:
-    if isinstance(rows, sql.Composable):
-        return zset_schema(table)
+def _sum_same_rows(schema: pa.Schema, rows: sql.Composable) -> sql.Composed:
+    """Return one row per distinct row, with the sum of the weights; 0 and -0, which are equal, are different."""
+    columns = [sql.Identifier(field.name) for field in schema if field.name != WEIGHT]
+    texts = [sql.SQL("{}::text").format(sql.Identifier(f.name)) for f in schema if pa.types.is_floating(f.type)]
+    names, keys = (sql.SQL(", ").join(some) for some in (columns, [*columns, *texts]))
+    grouping = sql.SQL(" GROUP BY {}").format(keys) if columns else sql.SQL("")
+    return sql.SQL("SELECT {}, sum(w)::int8 AS w FROM ({}) r{}").format(names, rows, grouping)
+
+
+def result_fields(table: StreamTable, result: FullResult | ComputedDelta) -> pa.Schema | None:
+    """Return the schema in which a result was computed; None when PostgreSQL computes it."""
+    rows = result.rows if isinstance(result, FullResult) else result
+    if isinstance(rows, sql.Identifier):
+        return None
     return pa.schema([rows.schema.field(name) for name in (*column_names(len(table.columns)), WEIGHT)])
 
 
-def _copy_to_session(cursor: Cursor, table: StreamTable, rows: pa.Table | sql.Composable) -> sql.Identifier:
+def _copy_to_session(cursor: Cursor, table: StreamTable, rows: pa.Table | sql.Identifier) -> sql.Identifier:
     """Copy rows that PostgreSQL does not have yet into a temporary table; return its name."""
+    if isinstance(rows, sql.Identifier):
+        return rows
     whole = sql.Identifier(f"pgt_whole_{next(NUMBERS)}")
     cursor.execute(merge_sql.create_whole_table(table, whole))
-    if isinstance(rows, sql.Composable):
-        cursor.execute(sql.SQL("INSERT INTO {} {}").format(whole, rows))
-        return whole
     with cursor.copy(sql.SQL("COPY {} FROM STDIN " + copy_text.OPTIONS).format(whole)) as copy:
         for piece in copy_text.csv_pieces(copies_of(rows, len(table.columns))):
             copy.write(piece)

@@ -92,6 +92,6 @@ def _action_column(table: StreamTable) -> sql.Composed:
         return sql.SQL("{}::text").format(sql.Literal(INSERT))
     key = sql.SQL(", ").join([sql.SQL("1"), *(sql.Identifier("f", column_name(i)) for i in table.key)])
     return sql.SQL(
-        "CASE WHEN sum(w) OVER (PARTITION BY {}) <> 0 THEN CASE WHEN w > 0 THEN {} ELSE {} END"
+        "CASE WHEN sum(w) OVER (PARTITION BY {}) OPERATOR(pg_catalog.<>) 0 THEN CASE WHEN w > 0 THEN {} ELSE {} END"
         " WHEN w > 0 THEN {} ELSE {} END"
     ).format(key, *(sql.Literal(act) for act in (INSERT, DELETE, UPDATE, OLD_IMAGE)))

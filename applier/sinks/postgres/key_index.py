@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from psycopg import errors
 
@@ -25,6 +26,34 @@ def create_key_index(session: WriteSession, table: StreamTable) -> None:
     except errors.ProgramLimitExceeded:
         # Values are too long for an index entry: MERGE still finds its rows, but by scanning.
         log.warning("stream table has no key index", extra={"table": str(table)})
+
+
+_KEY_OF_ANOTHER_QUERY = """
+SELECT i.indexrelid::regclass::text FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+WHERE i.indrelid = %s::int8::oid AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL AND NOT i.indisprimary
+  AND c.relname ~ '_idx[0-9]*$' AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conindid = i.indexrelid)
+ORDER BY i.indexrelid LIMIT 1
+"""
+"""Selects the oldest unique index that PostgreSQL itself named: that is the one of `key_index`."""
+
+
+@contextmanager
+def fit_key(session: WriteSession, table: StreamTable) -> Iterator[StreamTable]:
+    """Run the block in one transaction, after which the key index is that of the table's present plan.
+
+    Yields the stream table by which the rows have to be written: where the index was another one, rows are counted.
+    """
+    with session.transaction() as cursor:
+        if table.key:
+            cursor.execute(merge_sql.KEY_INDEX, (table.relid, [table.columns[i].name for i in table.key]))
+            if cursor.fetchall():
+                yield table
+                return
+        cursor.execute(_KEY_OF_ANOTHER_QUERY, (table.relid,))
+        for (index,) in cursor.fetchall():
+            cursor.execute(f"DROP INDEX {index}".encode())
+        yield replace(table, by_count=True)
+        create_key_index(session, table)
 
 
 @contextmanager

@@ -18,8 +18,10 @@ _HAS_OTHER_UNIQUE_INDEX = """
 SELECT EXISTS (SELECT FROM pg_catalog.pg_index i
     WHERE i.indrelid = %s::int8::oid AND (i.indisunique OR i.indisexclusion)
       AND (i.indpred IS NOT NULL OR i.indexprs IS NOT NULL
-           OR (SELECT array_agg(a.attname::text ORDER BY a.attname::text COLLATE "C") FROM pg_catalog.pg_attribute a
-               WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)) IS DISTINCT FROM %s::text[]))
+           OR (SELECT pg_catalog.array_agg(a.attname::text ORDER BY a.attname::text COLLATE "C")
+               FROM pg_catalog.pg_attribute a
+               WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey))
+              OPERATOR(pg_catalog.<>) coalesce(%s::text[], '{}')))
 """
 
 
@@ -34,16 +36,21 @@ def can_merge_in_any_order(cursor: Cursor, table: StreamTable, delta: StagedDelt
 
 
 def merge_parts(
-    cursor: Cursor, table: StreamTable, delta: StagedDelta, url: str, phases: Callable[[StagedPart], Phases]
+    cursor: Cursor,
+    table: StreamTable,
+    delta: StagedDelta,
+    url: str,
+    phases: Callable[[StagedPart], Phases],
+    *,
+    any_order: bool,
 ) -> tuple[int, int]:
     """Merge each part while the executors still compute the next ones. Return how many rows were inserted and deleted.
 
-    Where the order matters, wait for all parts: then all deletions come before all updates, and those before all
+    Not in `any_order`: wait for all parts: then all deletions come before all updates, and those before all
     insertions. Outside of a transaction each statement is a transaction of its own.
     """
     done = [0, 0, 0]
     parts: list[StagedPart] = []
-    any_order = can_merge_in_any_order(cursor, table, delta)
 
     def run(phase: int, part: StagedPart) -> None:
         for statement in phases(part)[phase]:

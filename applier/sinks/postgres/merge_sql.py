@@ -7,7 +7,8 @@ not changed further.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from zlib import crc32
 
 from psycopg import sql
@@ -75,45 +76,69 @@ def create_whole_table(table: StreamTable, name: sql.Identifier) -> sql.Composed
     return sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS TABLE {} WITH NO DATA").format(name, target(table))
 
 
-def _same(table: StreamTable, ordinals: Sequence[int], with_nulls: bool) -> sql.Composable:
+Equality = Mapping[int, sql.Composable]
+"""The operator by which each column is compared: see `equality.py`."""
+
+
+def _same(table: StreamTable, ordinals: Sequence[int], equal: Equality, *, with_nulls: bool) -> sql.Composable:
     """Return the condition that `t` and `d` are equal in these columns; `with_nulls`, NULL equals NULL."""
     if not ordinals:
         return sql.SQL("true")
     names, places = _names(table), _batch_names(table)
-    text = "t.{} IS NOT DISTINCT FROM d.{}" if with_nulls else "t.{} = d.{}"
-    return sql.SQL(" AND ").join(sql.SQL(text).format(names[i], places[i]) for i in ordinals)
+    # IS NOT DISTINCT FROM would look for an operator by its name.
+    text = "(t.{0} {1} d.{2} OR t.{0} IS NULL AND d.{2} IS NULL)" if with_nulls else "t.{0} {1} d.{2}"
+    return sql.SQL(" AND ").join(sql.SQL(text).format(names[i], equal[i], places[i]) for i in ordinals)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """How a keyed stream table finds its rows."""
+
+    ordinals: tuple[int, ...]
+    equal: Equality
+    not_null: frozenset[int] = frozenset()
+    """The columns that are never NULL."""
+    ambiguous: frozenset[int] = frozenset()
+    """The columns of the key in which equal values may look different: see LOOK_DIFFERENT."""
+
+    def updated(self, table: StreamTable) -> list[int]:
+        """Return the columns that an update writes: also those of the key in which equal values look different."""
+        return [i for i in range(len(table.columns)) if i not in self.ordinals or i in self.ambiguous]
 
 
 def keyed_statements(
-    table: StreamTable, key: tuple[int, ...], not_null: frozenset[int], server: int, batch: sql.Identifier | None = None
+    table: StreamTable, key: Key, server: int, batch: sql.Identifier | None = None
 ) -> list[sql.Composed]:
     """Return statements whose row counts add up to the number of rows in the batch.
 
     An index supports `=`, not IS NOT DISTINCT FROM: rows with a NULL in their key, which are few, have statements of
-    their own.
+    their own. Where equal keys may look different, a batch may delete 1.0 and insert 1.00: to MERGE both are the row
+    that the table holds, so there the deletions are a statement before the insertions.
     """
     source = batch or batch_table(table)
-    nullable = [sql.SQL("d.{} IS NULL").format(_batch_names(table)[i]) for i in key if i not in not_null]
+    server = 0 if key.ambiguous else server
+    nullable = [sql.SQL("d.{} IS NULL").format(_batch_names(table)[i]) for i in key.ordinals if i not in key.not_null]
+    by_value, with_nulls = (_same(table, key.ordinals, key.equal, with_nulls=nulls) for nulls in (False, True))
     if not nullable:
-        return _merge_statements(table, key, source, _same(table, key, False), sql.SQL("true"), server=server)
+        return _merge_statements(table, key, source, by_value, sql.SQL("true"), server=server)
     some_null = sql.SQL("({})").format(sql.SQL(" OR ").join(nullable))
     no_null = sql.SQL("NOT {}").format(some_null)
     return [
-        *_merge_statements(table, key, source, _same(table, key, False), no_null, server=server),
-        *_merge_statements(table, key, source, _same(table, key, True), some_null, server=server),
+        *_merge_statements(table, key, source, by_value, no_null, server=server),
+        *_merge_statements(table, key, source, with_nulls, some_null, server=server),
     ]
 
 
 def _merge_statements(
     table: StreamTable,
-    key: tuple[int, ...],
+    key: Key,
     source: sql.Identifier,
     same: sql.Composable,
     which: sql.Composable,
     *,
     server: int,
 ) -> list[sql.Composed]:
-    rest = [i for i in range(len(table.columns)) if i not in key]
+    rest = key.updated(table)
     names, places = _names(table), _batch_names(table)
     parts = {
         "t": target(table),
@@ -143,12 +168,16 @@ def _merge_statements(
 
 
 def keyless_statements(
-    table: StreamTable, comparable: frozenset[int], hashable: frozenset[int], batch: sql.Identifier | None = None
+    table: StreamTable,
+    comparable: frozenset[int],
+    hashable: frozenset[int],
+    equal: Equality,
+    batch: sql.Identifier | None = None,
 ) -> list[sql.Composed]:
     """Delete -n copies of each row with n < 0, insert n copies of each with n > 0: counts add up to Σ |n|.
 
     Types without an equality operator (json, point …) are compared by their text. The hashes let PostgreSQL read the
-    table once, whatever the number of deleted rows: with IS NOT DISTINCT FROM alone it compares every pair of rows.
+    table once, whatever the number of deleted rows: with the comparisons alone it compares every pair of rows.
     """
     names, places = _names(table), _batch_names(table)
 
@@ -157,17 +186,19 @@ def keyless_statements(
 
     def row_hash(alias: str, columns: list[sql.Identifier]) -> sql.Composed:
         values = [comparable_value(alias, c, i) for i, c in enumerate(columns) if i in hashable or i not in comparable]
-        return sql.SQL("hash_record(ROW({}))").format(sql.SQL(", ").join(values))
+        return sql.SQL("pg_catalog.hash_record(ROW({}))").format(sql.SQL(", ").join(values))
+
+    def same_value(ordinal: int) -> sql.Composed:
+        held, batched = (comparable_value(a, c[ordinal], ordinal) for a, c in (("t", names), ("d", places)))
+        operator = equal[ordinal] if ordinal in comparable else sql.SQL("OPERATOR(pg_catalog.=)")
+        # IS NOT DISTINCT FROM would look for an operator by its name, and record_eq wants equal collations.
+        text = "({0} {1} {2} OR {0} IS NULL AND {2} IS NULL)"
+        return sql.SQL(text).format(held, operator, batched)
 
     same = sql.SQL(" AND ").join(
         [
-            sql.SQL("{} = {}").format(row_hash("t", names), row_hash("d", places)),
-            *(
-                sql.SQL("{} IS NOT DISTINCT FROM {}").format(
-                    comparable_value("t", names[i], i), comparable_value("d", places[i], i)
-                )
-                for i in range(len(names))
-            ),
+            sql.SQL("{} OPERATOR(pg_catalog.=) {}").format(row_hash("t", names), row_hash("d", places)),
+            *(same_value(i) for i in range(len(names))),
         ]
     )
     source = batch or batch_table(table)
@@ -184,7 +215,7 @@ def keyless_statements(
         " ON d.n < 0 AND {same}) pairs WHERE nth <= -n))"
     ).format(t=target(table), d=source, same=same, order=order)
     insert = sql.SQL(
-        "INSERT INTO {t} ({names}) SELECT {values} FROM {d} d, generate_series(1, d.n) WHERE d.n > 0"
+        "INSERT INTO {t} ({names}) SELECT {values} FROM {d} d, pg_catalog.generate_series(1::int8, d.n) WHERE d.n > 0"
     ).format(
         t=target(table),
         d=source,
@@ -203,16 +234,16 @@ def fill_part(table: StreamTable, part: sql.Identifier) -> Phases:
     names, places = (sql.SQL(", ").join(of(table)) for of in (_names, _batch_names))
     text = (
         "INSERT INTO {t} ({names}) SELECT {places} FROM {d} WHERE n = 1"
-        " UNION ALL SELECT {places} FROM {d} d, generate_series(1, d.n) WHERE d.n > 1"
+        " UNION ALL SELECT {places} FROM {d} d, pg_catalog.generate_series(1::int8, d.n) WHERE d.n > 1"
     )
     return [], [], [sql.SQL(text).format(t=target(table), names=names, places=places, d=part)]
 
 
-def keyed_part(table: StreamTable, key: tuple[int, ...], not_null: frozenset[int], part: sql.Identifier) -> Phases:
+def keyed_part(table: StreamTable, key: Key, part: sql.Identifier) -> Phases:
     """Return the statements of a keyed part, separated by action."""
     phases: Phases = ([], [], [])
-    per_variant = 3 if len(key) < len(table.columns) else 2
-    statements = keyed_statements(table, key, not_null, 0, part)
+    per_variant = 3 if key.updated(table) else 2
+    statements = keyed_statements(table, key, 0, part)
     for place, statement in enumerate(statements):
         phase = place % per_variant
         phases[phase if phase < per_variant - 1 else 2].append(statement)
@@ -220,10 +251,10 @@ def keyed_part(table: StreamTable, key: tuple[int, ...], not_null: frozenset[int
 
 
 def keyless_part(
-    table: StreamTable, comparable: frozenset[int], hashable: frozenset[int], part: sql.Identifier
+    table: StreamTable, comparable: frozenset[int], hashable: frozenset[int], part: sql.Identifier, equal: Equality
 ) -> Phases:
     """Return the statements of a part whose rows may repeat."""
-    delete, insert = keyless_statements(table, comparable, hashable, part)
+    delete, insert = keyless_statements(table, comparable, hashable, equal, part)
     return [delete], [], [insert]
 
 
@@ -237,20 +268,34 @@ def key_index(table: StreamTable, key: tuple[int, ...], not_null: frozenset[int]
     return sql.SQL(text).format(target(table), columns)
 
 
+LOOK_DIFFERENT = """
+SELECT a.attname::text FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type y ON y.oid = a.atttypid
+LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
+WHERE a.attrelid = %s::int8::oid AND a.attnum > 0 AND NOT a.attisdropped AND NOT (
+    y.typtype = 'e' OR a.atttypid = ANY (%s::oid[])
+    OR a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'name'::regtype) AND coalesce(c.collisdeterministic, true)
+    OR a.atttypid = 'bpchar'::regtype AND a.atttypmod >= 0 AND coalesce(c.collisdeterministic, true)
+    OR a.atttypid = 'numeric'::regtype AND a.atttypmod >= 0)
+"""
+"""Selects the columns in which equal values may look different: 1.0 and 1.00, 0 and -0, texts under a collation that
+ignores case, and whatever type of an extension. Takes the relation and LOOK_AS_THEY_ARE."""
+
 KEY_INDEX = """
 SELECT i.indexrelid::regclass::text FROM pg_catalog.pg_index i
 WHERE i.indrelid = %s::int8::oid AND i.indpred IS NULL AND i.indexprs IS NULL AND NOT i.indisprimary
-  AND (SELECT array_agg(a.attname::text ORDER BY k.n) FROM unnest(i.indkey) WITH ORDINALITY k(attnum, n)
-       JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum) = %s
+  AND (SELECT pg_catalog.array_agg(a.attname::text ORDER BY k.n)
+       FROM pg_catalog.unnest(i.indkey) WITH ORDINALITY k(attnum, n)
+       JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum)
+      OPERATOR(pg_catalog.=) %s::text[]
   AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.conindid = i.indexrelid)
 ORDER BY i.indexrelid
 """
 """Selects the indexes on exactly these columns, the oldest first: that is the one of `key_index`."""
 
 COMPARABLE = """
-SELECT t.oid::int8, a.amname::text FROM unnest(%s::oid[]) t(oid) JOIN pg_catalog.pg_opclass o
+SELECT t.oid::int8, a.amname::text FROM pg_catalog.unnest(%s::oid[]) t(oid) JOIN pg_catalog.pg_opclass o
     ON o.opcintype = t.oid OR o.opcintype = (
-        SELECT CASE WHEN y.typtype = 'e' THEN 'anyenum'::regtype WHEN y.typelem <> 0 AND y.typlen = -1
+        SELECT CASE WHEN y.typtype = 'e' THEN 'anyenum'::regtype WHEN y.typelem <> '0'::oid AND y.typlen = -1
                     THEN 'anyarray'::regtype WHEN y.typtype = 'r' THEN 'anyrange'::regtype
                     WHEN y.typname = 'varchar' THEN 'text'::regtype END::oid
         FROM pg_catalog.pg_type y WHERE y.oid = t.oid)

@@ -63,8 +63,9 @@ def to_refresh_error(error: psycopg.Error, table: StreamTable, row: str | None) 
             return _ERROR_CLASSES.get(kind, TargetError)(f"{table} cannot be written: {problem}", hint=hint)
     which = f"the row with {row} of {table}" if row else f"the rows of {table}"
     return TargetError(
-        f"PostgreSQL rejected {which}: {_describe(error)}",
+        f"PostgreSQL rejected {which}: {describe_error(error)}",
         hint="correct the table's constraints or the source's rows, then SELECT pgtrickle.resume_stream_table(…)",
+        log_text=f"PostgreSQL rejected the rows of {table}: {_describe_kind(error)}",
     )
 
 
@@ -74,13 +75,16 @@ def breaks_session(error: psycopg.Error) -> bool:
     return (error.sqlstate or "").startswith("XX")
 
 
-def _describe(error: psycopg.Error) -> str:
+def describe_error(error: psycopg.Error) -> str:
     """Return the kind of error, the constraint or column, and the server's own message."""
+    kind, message = _describe_kind(error), _remove_values(error)
+    return f"{kind}: {message}" if message else kind
+
+
+def _describe_kind(error: psycopg.Error) -> str:
     name = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in type(error).__name__)
     where = [("constraint", error.diag.constraint_name), ("column", error.diag.column_name)]
-    name = ", ".join([name.strip("_ "), *(f"{what} {named}" for what, named in where if named is not None)])
-    message = _remove_values(error)
-    return f"{name}: {message}" if message else name
+    return ", ".join([name.strip("_ "), *(f"{what} {named}" for what, named in where if named is not None)])
 
 
 def _remove_values(error: psycopg.Error) -> str:
@@ -107,14 +111,14 @@ def row_identity(table: StreamTable, row: pa.Table) -> str:
     return f"digest {hashlib.sha256(encode_csv(values)).hexdigest()[:16]}"
 
 
-_ENCODED = re.compile(r"\[pgt:([0-9a-f]*):(\w+):([0-9a-f]*)\]")
+_ENCODED = re.compile(r"\[pgt:(\w+):([0-9a-f]*):([0-9a-f]*):([0-9a-f]*)\]")
 _ENCODED_CLASSES: tuple[type[TrickleError], ...] = (Infrastructure, TargetError, TargetFull, TargetLocked)
 
 
 def encode_for_driver(error: TrickleError) -> RuntimeError:
     """Encode an executor's error as an exception whose text survives the way through Spark."""
-    problem, hint = (text.encode().hex() for text in (error.problem, error.hint))
-    return RuntimeError(f"[pgt:{problem}:{type(error).__name__}:{hint}]")
+    problem, hint, log_text = (text.encode().hex() for text in (error.problem, error.hint, error.log_text))
+    return RuntimeError(f"[pgt:{type(error).__name__}:{problem}:{hint}:{log_text}]")
 
 
 def decode_from_executor(text: str) -> TrickleError | None:
@@ -122,5 +126,6 @@ def decode_from_executor(text: str) -> TrickleError | None:
     found = _ENCODED.search(text)
     if found is None:
         return None
-    problem, hint = (bytes.fromhex(found[group]).decode() for group in (1, 3))
-    return next(kind for kind in _ENCODED_CLASSES if kind.__name__ == found[2])(problem, hint=hint)
+    problem, hint, log_text = (bytes.fromhex(found[group]).decode() for group in (2, 3, 4))
+    kind = next(kind for kind in _ENCODED_CLASSES if kind.__name__ == found[1])
+    return kind(problem, hint=hint, log_text=log_text)

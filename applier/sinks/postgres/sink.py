@@ -12,17 +12,19 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from applier.catalog.frontiers import Frontiers, move_frontier
+from applier.catalog.frontiers import Frontiers, RefreshTimes, move_frontier
 from applier.catalog.history import HistoryRow, RefreshExecution, record_refresh
+from applier.ingest.source_times import SourceTimes
 from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import ComputedDelta, Delta, StagedDelta
-from applier.sinks.outbox import acknowledge, enqueue
+from applier.sinks.outbox import acknowledge, enqueue, enqueue_refill
 from applier.sinks.postgres.full_diff import FullResult, diff_with_target
 from applier.sinks.postgres.gather import DriverLimit, collect_delta
-from applier.sinks.postgres.key_index import create_key_index
+from applier.sinks.postgres.key_index import create_key_index, fit_key
 from applier.sinks.postgres.progressive import ProgressiveWriter
 from applier.sinks.postgres.transaction import Cursor, WriteSession
 from applier.sinks.postgres.writer import TargetWriter
+from shared_schema.beats import to_datetime
 from shared_schema.lsn import Lsn, LsnRange
 
 GROUP_COMMIT_ROWS = 50_000
@@ -33,11 +35,19 @@ DRIVER_ROWS = 200_000
 
 
 class PostgresSink:
-    """Writes stream tables into PostgreSQL; `batch_size` returns the rows per COPY + MERGE at present."""
+    """Writes stream tables into PostgreSQL; `batch_size` returns the rows per COPY + MERGE at present, `source_times`
+    knows what belongs to a frontier."""
 
-    def __init__(self, session: WriteSession, batch_size: Callable[[], int], driver_rows: int = DRIVER_ROWS) -> None:
+    def __init__(
+        self,
+        session: WriteSession,
+        batch_size: Callable[[], int],
+        driver_rows: int = DRIVER_ROWS,
+        source_times: SourceTimes | None = None,
+    ) -> None:
         self._session = session
         self._batch_size = batch_size
+        self._source_times = source_times or SourceTimes()
         self._driver_limit = DriverLimit(driver_rows, session.database.url)
         self._writer = TargetWriter(session, batch_size)
         self._progressive = ProgressiveWriter(session, self._writer)
@@ -66,12 +76,16 @@ class PostgresSink:
         *,
         also_enqueue: Sequence[Delta] = (),
         acknowledged: Lsn | None = None,
+        new_plan: bool = False,
+        refills: bool = False,
     ) -> ComputedDelta:
         """Make the table hold a full result, writing only rows that differ; return the difference.
 
         `rows` may be the difference itself, when it was found before. With `acknowledged`, the frontier that every
         other sink has reached, the difference goes to the outbox until they have it, together with `also_enqueue`:
-        earlier deltas that they still need and that cannot be computed again.
+        earlier deltas that they still need and that cannot be computed again. With `new_plan` also when nothing
+        differs: what was written before cannot be computed with the plan of now. With `refills` the other sinks are
+        given all rows instead, and the outbox only remembers that.
         """
         started = time.monotonic()
 
@@ -89,11 +103,18 @@ class PostgresSink:
             counts = self._writer.write(cursor, table, self._writer.merge_method(cursor, table), delta)
             if acknowledged is not None:
                 acknowledge(cursor, table.id, acknowledged)
-                for pending in (*also_enqueue, delta):
+                for pending in also_enqueue:
                     enqueue(cursor, table, pending)
+                enqueue(cursor, table, delta, also_empty=new_plan)
+            if refills:
+                enqueue_refill(cursor, table.id, rows.lsn_range.upper)
             refresh = HistoryRow(table.id, execution, *counts, _elapsed_ms(started), rows.lsn_range)
             self._finish(cursor, table, delta, as_of, refresh, was_partial=True)
         return delta
+
+    def fit_key(self, table: StreamTable) -> AbstractContextManager[StreamTable]:
+        """Return a transaction in which a full result of the table may have another key; see `key_index.fit_key`."""
+        return fit_key(self._session, table)
 
     def can_group_commit(self, table: StreamTable, rows: ComputedDelta | FullResult) -> bool:
         """Whether it may be part of a group commit: it is short, and not progressive when it needs several batches."""
@@ -109,7 +130,18 @@ class PostgresSink:
 
     def advance(self, ids: list[int], lsn_range: LsnRange, as_of: datetime) -> None:
         """Move the frontiers of stream tables without changes in the range."""
-        Frontiers(self._session.database).advance_unchanged(ids, lsn_range.lower, lsn_range.upper, as_of)
+        times = self.refresh_times(lsn_range.upper, as_of)
+        Frontiers(self._session.database).advance_unchanged(ids, lsn_range.lower, lsn_range.upper, times)
+
+    def refresh_times(self, frontier: Lsn, refreshed_at: datetime) -> RefreshTimes:
+        """Return what is stored with a frontier."""
+        known = self._source_times.at(frontier)
+        last_us, until_us = known.last_commit_us, known.complete_until_us
+        return RefreshTimes(
+            refreshed_at,
+            None if last_us is None else to_datetime(last_us),
+            None if until_us is None else to_datetime(until_us),
+        )
 
     def _finish(
         self,
@@ -131,8 +163,12 @@ class PostgresSink:
                 " WHERE pgt_id = %s AND partial_until IS NOT NULL",
                 (table.id,),
             )
-        move_frontier(cursor, table.id, delta.lsn_range.lower, delta.lsn_range.upper, as_of)
-        if refresh.rows_inserted or refresh.rows_deleted or delta.is_fill:
+        upper = delta.lsn_range.upper
+        move_frontier(cursor, table.id, delta.lsn_range.lower, upper, self.refresh_times(upper, as_of))
+        request = refresh.execution.request
+        if request is not None:
+            cursor.execute("SELECT pgtrickle._note_reinitialized(%s, %s)", (table.id, request))
+        if refresh.rows_inserted or refresh.rows_deleted or delta.is_fill or request is not None:
             record_refresh(cursor, refresh)
 
 

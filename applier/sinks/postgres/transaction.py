@@ -79,7 +79,7 @@ class WriteSession:
         except psycopg.Error as error:
             if pg_errors.is_transient(error):
                 raise Infrastructure(f"writing stream tables failed: {str(error).splitlines()[0]}") from error
-            raise GroupCommitRefused(str(error).splitlines()[0]) from error
+            raise GroupCommitRefused(pg_errors.describe_error(error)) from error
         except TargetLocked as error:
             raise GroupCommitRefused(error.problem) from error
         finally:
@@ -97,7 +97,7 @@ class WriteSession:
             if pg_errors.breaks_session(error):
                 self.close()
                 if self._in_group_commit:
-                    raise GroupCommitRefused(str(error).splitlines()[0]) from error
+                    raise GroupCommitRefused(pg_errors.describe_error(error)) from error
             raise pg_errors.to_refresh_error(error, table, None) from error
 
     def close(self) -> None:

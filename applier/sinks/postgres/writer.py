@@ -13,7 +13,8 @@ from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import ComputedDelta, MemoryDelta, StagedDelta
 from applier.sinks.postgres import merge_sql
 from applier.sinks.postgres.batches import ApplyMethod, ByCount, ByKey, Fill, cut_batches
-from applier.sinks.postgres.merge_parts import merge_parts
+from applier.sinks.postgres.equality import equality_operators
+from applier.sinks.postgres.merge_parts import can_merge_in_any_order, merge_parts
 from applier.sinks.postgres.prefetch import prefetch
 from applier.sinks.postgres.rejected_row import find_rejected_row
 from applier.sinks.postgres.transaction import Cursor, WriteSession
@@ -29,7 +30,9 @@ class TargetWriter:
     def __init__(self, session: WriteSession, batch_size: Callable[[], int]) -> None:
         self._session = session
         self.batch_size = batch_size
-        self._types: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
+        self._types: dict[tuple[int, int], tuple[frozenset[int], frozenset[int]]] = {}
+        self._keys: dict[int, tuple[object, merge_sql.Key]] = {}
+        """How the rows of each table are found, and for which definition of the table."""
 
     def write(self, cursor: Cursor, table: StreamTable, method: ApplyMethod, delta: ComputedDelta) -> Counts:
         """Write the delta in batches, or part by part where it is staged."""
@@ -59,14 +62,21 @@ class TargetWriter:
         if delta.is_fill:
             self.check_empty(cursor, table)
         url = self._session.database.url
-        return merge_parts(cursor, table, delta, url, lambda part: self._phases(cursor, table, delta, part))
+        # All rows of a key are in one part, unless equal keys look different.
+        any_order = can_merge_in_any_order(cursor, table, delta) and (
+            delta.is_fill or not table.key or not self._key(cursor, table, table.key).ambiguous
+        )
+        return merge_parts(
+            cursor, table, delta, url, lambda part: self._phases(cursor, table, delta, part), any_order=any_order
+        )
 
     def _phases(self, cursor: Cursor, table: StreamTable, delta: StagedDelta, part: StagedPart) -> merge_sql.Phases:
         if delta.is_fill:
             return merge_sql.fill_part(table, part.table)
         if table.key is None:
-            return merge_sql.keyless_part(table, *self._comparable_columns(cursor, table), part.table)
-        return merge_sql.keyed_part(table, table.key, table.not_null, part.table)
+            equal = equality_operators(cursor, table)
+            return merge_sql.keyless_part(table, *self._comparable_columns(cursor, table), part.table, equal)
+        return merge_sql.keyed_part(table, self._key(cursor, table, table.key), part.table)
 
     def method_for(self, cursor: Cursor, table: StreamTable, delta: ComputedDelta) -> ApplyMethod:
         """Return COPY for a delta that only inserts, else MERGE."""
@@ -76,9 +86,23 @@ class TargetWriter:
     def merge_method(self, cursor: Cursor, table: StreamTable) -> ApplyMethod:
         """Return MERGE by key, or by counting copies where there is no key."""
         if table.key is None:
-            return ByCount(table, merge_sql.keyless_statements(table, *self._comparable_columns(cursor, table)))
-        statements = merge_sql.keyed_statements(table, table.key, table.not_null, self._session.server_version)
+            comparable, equal = self._comparable_columns(cursor, table), equality_operators(cursor, table)
+            return ByCount(table, merge_sql.keyless_statements(table, *comparable, equal))
+        statements = merge_sql.keyed_statements(
+            table, self._key(cursor, table, table.key), self._session.server_version
+        )
         return ByKey(table, table.key, statements)
+
+    def _key(self, cursor: Cursor, table: StreamTable, ordinals: tuple[int, ...]) -> merge_sql.Key:
+        """Return how the rows of the table are found; PostgreSQL is asked once per definition."""
+        definition = table.relid, table.columns, ordinals, table.not_null
+        if self._keys.get(table.id, (None, None))[0] != definition:
+            cursor.execute(merge_sql.LOOK_DIFFERENT, (table.relid, sorted(merge_sql.LOOK_AS_THEY_ARE)))
+            names = {str(name) for (name,) in cursor.fetchall()}
+            ambiguous = frozenset(i for i in ordinals if table.columns[i].name in names)
+            key = merge_sql.Key(ordinals, equality_operators(cursor, table), table.not_null, ambiguous)
+            self._keys[table.id] = definition, key
+        return self._keys[table.id][1]
 
     @staticmethod
     def check_empty(cursor: Cursor, table: StreamTable) -> None:
@@ -89,14 +113,15 @@ class TargetWriter:
 
     def _comparable_columns(self, cursor: Cursor, table: StreamTable) -> tuple[frozenset[int], frozenset[int]]:
         """Return the ordinals of the columns whose type has an equality, and of those whose type has a hash."""
-        if table.id not in self._types:
+        known = table.id, len(table.columns)
+        if known not in self._types:
             cursor.execute(merge_sql.COMPARABLE, ([column.type.oid for column in table.columns],))
             found = [(int(str(oid)), method) for oid, method in cursor.fetchall()]
-            self._types[table.id] = tuple(  # type: ignore[assignment]
+            self._types[known] = tuple(  # type: ignore[assignment]
                 frozenset(i for i, c in enumerate(table.columns) if (c.type.oid, method) in found)
                 for method in ("btree", "hash")
             )
-        return self._types[table.id]
+        return self._types[known]
 
     def find_rejected(self, table: StreamTable, delta: Callable[[Cursor], ComputedDelta]) -> str | None:
         """Write the delta once more, until the row is found that PostgreSQL rejects, and roll that back.

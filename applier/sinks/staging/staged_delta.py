@@ -26,6 +26,7 @@ from applier.sinks.postgres.arrow_rows import comparable_columns, read_arrow
 from applier.sinks.postgres.copy_text import PIECE_ROWS
 from applier.zset import column_name
 from shared_schema.lsn import LsnRange
+from shared_schema.table_schema import Column
 
 log = logging.getLogger(__name__)
 
@@ -151,14 +152,18 @@ class StagedDelta:
         return self.part_queue.iterate()
 
     def batches(self, size: int, connection: Connection | None = None) -> Iterator[pa.Table]:
-        """Yield the net rows; with a key, the two rows of an update are adjacent. Pass a connection to read in its
-        transaction: other sessions may not see the parts yet."""
+        """Yield the net rows, always in the same order; with a key, the two rows of an update are adjacent.
+
+        Pass a connection to read in its transaction: other sessions may not see the parts yet.
+        """
         columns = comparable_columns(self.table, self.schema, positional=True)
         order = [sql.Identifier(column_name(i)) for i in self.table.key or ()]
         with nullcontext(connection) if connection is not None else connect(self.url) as reader:
             for part in self.parts():
                 query = sql.SQL("SELECT {}, n FROM {} ORDER BY {}").format(
-                    sql.SQL(", ").join(columns), part.table, sql.SQL(", ").join([*order, sql.Identifier("n")])
+                    sql.SQL(", ").join(columns),
+                    part.table,
+                    sql.SQL(", ").join([*order, sql.Identifier("n"), sql.Identifier("ctid")]),
                 )
                 with reader.transaction():
                     for batch in read_arrow(reader, query, self.schema, size):
@@ -200,9 +205,16 @@ def drop_leftovers(url: str) -> None:
 
 
 def create_part_template(connection: Connection, table: StreamTable) -> str:
-    """Return the rest of CREATE TABLE after the name: positional names with exactly the stream table's types."""
+    """Return the rest of CREATE TABLE after the name: positional names with exactly the stream table's types.
+
+    A column that the stream table only gets with these rows has its type from the query.
+    """
+    held = {str(name) for (name,) in connection.execute(_COLUMNS, (table.relid,))}
     columns = sql.SQL(", ").join(
-        sql.SQL("{} AS {}").format(sql.Identifier(column.name), sql.Identifier(column_name(i)))
+        sql.SQL("{} AS {}").format(
+            sql.Identifier(column.name) if column.name in held else _null_of(connection, column),
+            sql.Identifier(column_name(i)),
+        )
         for i, column in enumerate(table.columns)
     )
     target = sql.Identifier(table.table.schema, table.table.name)
@@ -211,3 +223,13 @@ def create_part_template(connection: Connection, table: StreamTable) -> str:
         .format(columns, target)
         .as_string(connection)
     )
+
+
+_COLUMNS = "SELECT attname FROM pg_catalog.pg_attribute WHERE attrelid = %s::int8::oid AND attnum > 0"
+
+
+def _null_of(connection: Connection, column: Column) -> sql.Composed:
+    row = connection.execute(
+        "SELECT pg_catalog.format_type(%s::int8::oid, %s)", (column.type.oid, column.type.typmod)
+    ).fetchone()
+    return sql.SQL("NULL::{}").format(sql.SQL(str(row[0]) if row else "text"))

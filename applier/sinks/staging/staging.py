@@ -42,6 +42,7 @@ from applier.sinks.staging.staged_delta import (
     StagedPart,
     create_part_template,
 )
+from applier.spark.net_frame import net_frame
 from applier.zset import WEIGHT, column_name, column_names
 from shared_schema.connections import connect_with_statement
 from shared_schema.lsn import LsnRange
@@ -95,7 +96,7 @@ def _net(frame: DataFrame, table: StreamTable, *, fill: bool, parts: int) -> Dat
     names = column_names(len(table.columns))
     key = names if table.key is None else [column_name(i) for i in table.key]
     spread = frame.repartition(parts, *key) if key else frame.repartition(1)
-    net = spread.groupBy(*names).agg(F.sum(WEIGHT).alias("n")).where("n <> 0")
+    net = net_frame(spread).withColumnRenamed(WEIGHT, "n")
     if table.key is None or fill:
         return net.withColumn(ACT, F.lit(INSERT))
     both = F.sum("n").over(Over.partitionBy(*key) if key else Over.partitionBy(F.lit(1)))

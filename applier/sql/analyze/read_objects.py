@@ -18,6 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import tuple_row
 
+from applier.catalog.confined import Confined
 from applier.catalog.sources import DIGEST
 from applier.sql.analyze.built_ins import (
     COLLATIONS_FROM,
@@ -99,16 +100,23 @@ class UserObjects:
 
 
 def read_user_objects(
-    connection: psycopg.Connection[Any], built_ins: BuiltIns, trees: Sequence[str], types: Iterable[int]
+    connection: psycopg.Connection[Any],
+    built_ins: BuiltIns,
+    trees: Sequence[str],
+    types: Iterable[int],
+    confined: Confined | None,
 ) -> UserObjects:
-    """Read the objects that the trees name, the `types` of columns, and all that these need."""
+    """Read the objects that the trees name, the `types` of columns, and all that these need.
+
+    Bodies of functions are texts of users, so they are analysed in `confined`; without it, they are not.
+    """
     found, named = UserObjects(), _user_oids(trees)
     calls = {(int(function), int(result)) for tree in trees for function, result in _AGGREGATE_CALL.findall(tree)}
     unread = named | {oid for oid in types if oid >= FIRST_USER_OID}
     looked_up: set[int] = set()
     while unread:
         looked_up |= unread
-        in_bodies = _read(connection, built_ins, sorted(unread), calls=calls, found=found)
+        in_bodies = _read(connection, built_ins, sorted(unread), calls=calls, found=found, confined=confined)
         named |= in_bodies
         unread = in_bodies - looked_up
     labels = _read_labels(connection, sorted(oid for oid in named if oid in found.types and found.types[oid].is_enum))
@@ -138,6 +146,7 @@ def _read(
     *,
     calls: set[tuple[int, int]],
     found: UserObjects,
+    confined: Confined | None,
 ) -> set[int]:
     """Add objects to those found; return what they name themselves."""
     collations: LiteralString = (
@@ -159,31 +168,35 @@ def _read(
             results = {result for function, result in calls if function == oid}
             found.aggregates[oid] = _read_aggregate(connection, built_ins, aggregate, digest, results)
             named |= {found.aggregates[oid].state} - built_ins.objects.types.keys()
-        elif (text := _read_text(connection, body)) is not None:
+        elif (text := _read_text(connection, body, confined)) is not None:
             found.function_texts[oid] = FunctionText(text, body[1], strict, digest)
             named |= _user_oids([text])
     return named
 
 
-def _read_text(connection: psycopg.Connection[Any], body: Sequence[Any]) -> str | None:
+def _read_text(connection: psycopg.Connection[Any], body: Sequence[Any], confined: Confined | None) -> str | None:
     """Return the tree of a simple immutable SQL function; None for others."""
     is_simple, _, source, stored, arguments, returns = body
     if not is_simple or has_special_time_words(source):
         return None
-    return stored or _analyze_body(connection, source, arguments, returns)
+    if stored or confined is None:
+        return str(stored) if stored else None
+    return _analyze_body(connection, confined, source, arguments, returns)
 
 
-def _analyze_body(connection: psycopg.Connection[Any], source: str, arguments: str, returns: str) -> str | None:
+def _analyze_body(
+    connection: psycopg.Connection[Any], confined: Confined, source: str, arguments: str, returns: str
+) -> str | None:
     """Let the server analyse a body, as the body of a temporary function with only pg_catalog on its search path."""
     statement = (
         f"CREATE FUNCTION pg_temp.pgtrickle_body({arguments}) RETURNS {returns} LANGUAGE sql IMMUTABLE "
         f"BEGIN ATOMIC {source.strip().rstrip(';')}; END"
     )
     try:
-        with connection.transaction(force_rollback=True), connection.cursor(binary=True) as cursor:
-            cursor.execute("SELECT set_config('search_path', 'pg_catalog', true)")
-            # The binary format makes psycopg use the extended protocol, which accepts exactly one statement.
-            cursor.execute(statement.encode(connection.info.encoding), prepare=False)
+        with connection.transaction(force_rollback=True):
+            connection.execute("SET LOCAL search_path = pg_catalog")
+            confined.run(statement)
+            connection.execute("SET LOCAL search_path = ''")
             with connection.cursor(row_factory=tuple_row) as reading:
                 found = reading.execute(_ANALYZED_BODY).fetchone()
                 return None if found is None else str(found[0])

@@ -10,6 +10,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import tuple_row
 
+from applier.catalog.confined import Confined
 from applier.sql.catalog_snapshot import ColumnInfo, RelationInfo
 from applier.sql.sources import SYSTEM_SCHEMAS
 from shared_schema.pg_types import PgType
@@ -28,12 +29,16 @@ _RELATIONS: LiteralString = (
     "(SELECT r.ev_action::text FROM pg_rewrite r WHERE r.ev_class = c.oid AND r.rulename = '_RETURN' "
     "AND c.relkind = 'v'), "
     "(SELECT json_agg(json_build_array(a.attnum, a.attname, a.atttypid::int8, a.atttypmod, "
-    "format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated <> '') ORDER BY a.attnum) "
+    "format_type(a.atttypid, a.atttypmod), "
+    # Since 18 there are NOT NULL constraints that old rows need not meet.
+    "a.attnotnull AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'n' "
+    "AND NOT k.convalidated AND a.attnum = ANY(k.conkey)), a.attgenerated <> '') ORDER BY a.attnum) "
     "FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) "
     "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s::int8[]::oid[])"
 )
 _STREAM_TABLES: LiteralString = (
-    "SELECT pgt_relid::int8, defining_query FROM pgtrickle.pgt_stream_tables WHERE pgt_relid = ANY(%s::int8[]::oid[])"
+    "SELECT s.pgt_relid::int8, s.defining_query, pg_get_userbyid(c.relowner)::text FROM pgtrickle.pgt_stream_tables s"
+    " JOIN pg_class c ON c.oid = s.pgt_relid WHERE s.pgt_relid = ANY(%s::int8[]::oid[])"
 )
 _TEMPORARY_RULE: LiteralString = (
     "SELECT r.ev_action::text FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class "
@@ -81,20 +86,20 @@ class RelationRow:
 
 
 def read_relations(
-    connection: psycopg.Connection[Any], view: int, tree: str, has_stream_tables: bool
+    connection: psycopg.Connection[Any], relids: set[int], has_stream_tables: bool, own_view: int | None = None
 ) -> dict[int, RelationRow]:
-    """Read the temporary view of the query, the relations in its tree, then those of its views, and so on."""
+    """Read relations, then those of the views among them, and so on; not those of the query's own view."""
     rows: dict[int, RelationRow] = {}
-    unread = {view, *_relids(tree)}
+    unread = relids
     while unread:
         found = _read(connection, sorted(unread), has_stream_tables)
         rows |= found
-        rules = [row.rule for oid, row in found.items() if oid != view and row.fields[1] not in SYSTEM_SCHEMAS]
-        unread = {oid for rule in rules if rule is not None for oid in _relids(rule)} - rows.keys()
+        rules = [row.rule for oid, row in found.items() if oid != own_view and row.fields[1] not in SYSTEM_SCHEMAS]
+        unread = {oid for rule in rules if rule is not None for oid in relids_of(rule)} - rows.keys()
     return rows
 
 
-def _relids(tree: str) -> Iterable[int]:
+def relids_of(tree: str) -> Iterable[int]:
     """Return all relations of a tree; also those that its queries do not read, which does no harm."""
     return (int(oid) for oid in _RELID.findall(tree) if oid != "0")
 
@@ -113,13 +118,16 @@ def _read_stream_tables(connection: psycopg.Connection[Any], oids: list[int]) ->
     """Return the analysed query of each stream table among the relations: it is read as a view of the same query.
 
     Both are then computed from the same tables at the same frontier, so they agree at every tick. The temporary views
-    for this disappear with the analysis transaction, which is rolled back.
+    for this disappear with the analysis transaction, which is rolled back. Each query is looked up with the rights of
+    the owner of its stream table, who must be able to read what it names.
     """
     rules: dict[int, str] = {}
     with connection.cursor(row_factory=tuple_row) as cursor:
-        for oid, query in cursor.execute(_STREAM_TABLES, [oids]).fetchall():
+        for oid, query, owner in cursor.execute(_STREAM_TABLES, [oids]).fetchall():
             view = f"pgtrickle_source_{oid}"
-            cursor.execute(f"CREATE TEMP VIEW {view} AS {query}".encode())
+            confined = Confined(connection, owner)
+            confined.run(f"CREATE TEMP VIEW {view} AS {query}", probe=query)
+            connection.execute("SET LOCAL search_path = ''")
             rule = cursor.execute(_TEMPORARY_RULE, [view]).fetchone()
             rules[oid] = str(rule[0]) if rule else ""
             cursor.execute(f"DROP VIEW pg_temp.{view}".encode())

@@ -13,6 +13,7 @@ from typing import assert_never
 
 from applier.plan.expr import Expr
 from applier.plan.keys import row_key
+from applier.plan.limits import PlanBudget
 from applier.plan.nodes import Filter, Node, Unnest, fields
 from applier.sql.bound.columns import BoundColumn, SetCol, SubqueryCol
 from applier.sql.bound.nodes import BoundQuery, Distinct, GroupBy, GroupKey, Select, SetOp, TopRows
@@ -28,16 +29,17 @@ from applier.sql.decorrelate.windows import lower_targets
 from applier.sql.refusal import Reason, Refused
 
 
-def decorrelate(query: BoundQuery) -> Node:
-    """Return the plan of a bound query; its columns are those of the query."""
-    lowered = _Decorrelator().query(query)
+def decorrelate(query: BoundQuery, budget: PlanBudget) -> Node:
+    """Return the plan of a bound query; its columns are those of the query. Raises QueryTooLarge beyond the budget."""
+    lowered = _Decorrelator(budget).query(query)
     return project_columns(lowered.node, lowered.exprs)
 
 
 class _Decorrelator:
-    """Decorrelates the queries of one plan; holds only the numbers of its recursions."""
+    """Decorrelates the queries of one plan; holds only the numbers of its recursions, and what it may use."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: PlanBudget) -> None:
+        self._budget = budget
         self.work_tables: dict[int, int] = {}
         self._recursions = count(1)
 
@@ -46,6 +48,12 @@ class _Decorrelator:
 
         `domain_at` says before which of its columns those of the domain are computed; None is after the last.
         """
+        lowered = self._lower(query, domain, domain_at)
+        # A domain holds the outer query once more, so each level may double the plan.
+        self._budget.check(lowered.node)
+        return lowered
+
+    def _lower(self, query: BoundQuery, domain: Domain | None, domain_at: int | None) -> Lowered:
         match query:
             case Select():
                 return self._select(query, domain, domain_at)

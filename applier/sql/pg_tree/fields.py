@@ -141,7 +141,8 @@ class Fields:
         if rule.values is None or value in rule.values:
             return
         if rule.construct:
-            raise Refused(Reason.CONSTRUCT, rule.construct, hint=rule.hint, token=_first_position(self._node))
+            token = _first_position(self._node)
+            raise Refused(Reason.CONSTRUCT, rule.construct, hint=rule.hint, token=token, full_in_postgres=rule.in_full)
         raise unknown(f"the value of {name} in a {self._node.kind} node")
 
     def _malformed(self, name: str) -> Refused:

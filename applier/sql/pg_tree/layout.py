@@ -36,6 +36,8 @@ class UnreadField:
     until: int = NEWEST_MAJOR
     construct: str = ""
     hint: str = ""
+    in_full: bool = True
+    """Whether PostgreSQL itself may run a query with that construct."""
 
     def covers(self, major: int) -> bool:
         """Whether the field exists in that major."""
@@ -43,9 +45,14 @@ class UnreadField:
 
 
 def _only(
-    *texts: str, since: int = OLDEST_MAJOR, until: int = NEWEST_MAJOR, means: str = "", hint: str = ""
+    *texts: str,
+    since: int = OLDEST_MAJOR,
+    until: int = NEWEST_MAJOR,
+    means: str = "",
+    hint: str = "",
+    in_full: bool = True,
 ) -> UnreadField:
-    return UnreadField(tuple(parse_node_text(t) for t in texts), since, until, means, hint)
+    return UnreadField(tuple(parse_node_text(t) for t in texts), since, until, means, hint, in_full)
 
 
 def _any(since: int = OLDEST_MAJOR, until: int = NEWEST_MAJOR) -> UnreadField:
@@ -81,7 +88,10 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
         "hasRecursive": _any(),
         "hasModifyingCTE": _only("false", means="a data-modifying WITH", hint="write only SELECT in WITH"),
         "hasForUpdate": _only(
-            "false", means="FOR UPDATE or FOR SHARE", hint="a stream table locks no rows; remove the clause"
+            "false",
+            means="FOR UPDATE or FOR SHARE",
+            hint="a stream table locks no rows; remove the clause",
+            in_full=False,
         ),
         "hasRowSecurity": _only("false", means="row-level security", hint=_NO_POLICIES),
         "hasGroupRTE": _any(since=18),
@@ -96,7 +106,7 @@ UNREAD_FIELDS: dict[str, dict[str, UnreadField]] = {
         "returningNewAlias": _only("<>", since=18),
         "returningList": _only("<>"),
         "rowMarks": _only(
-            "<>", means="FOR UPDATE or FOR SHARE", hint="a stream table locks no rows; remove the clause"
+            "<>", means="FOR UPDATE or FOR SHARE", hint="a stream table locks no rows; remove the clause", in_full=False
         ),
         "constraintDeps": _any(),
         "withCheckOptions": _only("<>"),

@@ -55,8 +55,8 @@ def check_unchanged(
     if catalog.expected_digests is not None and catalog.expected_digests.get(info.oid) != digest:
         construct = f"{description}, which was changed since the stream table was created,"
         hint = (
-            "drop the stream table and create it again, or restore the old function and resume it; where PostgreSQL"
-            " runs the query in the meantime, alter_stream_table with the same query accepts the new function"
+            "SELECT pgtrickle.reinitialize_stream_table(name) computes it with the new function; or restore the old"
+            " function and resume it"
         )
         raise Refused(Reason.FUNCTION, construct, hint=hint, token=at)
 

@@ -45,6 +45,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT pgtrickle._setting('sources_elsewhere')::boolean
 $$;
 
+-- Whether the session of a process belongs to the owner of this schema or a member. Anybody may hold an advisory lock; who
+-- holds it decides what it means.
+CREATE OR REPLACE FUNCTION pgtrickle._is_ours(session integer) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce((SELECT pg_has_role(a.usesysid, c.relowner, 'MEMBER')
+                     FROM pg_stat_get_activity(session) a, pg_class c
+                     WHERE c.oid = 'pgtrickle.pgt_stream_tables'::regclass), false)
+$$;
+
 -- Whether a program is running: the applier holds an advisory lock, the consumer reads the slot.
 CREATE OR REPLACE FUNCTION pgtrickle._is_running(program text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -52,7 +61,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         WHEN 'pg-trickle-applier' THEN EXISTS (
             SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
             WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND d.datname = current_database()
-              AND l.classid::int8 = 1885828208)
+              AND l.classid::int8 = 1885828208 AND pgtrickle._is_ours(l.pid))
         ELSE EXISTS (SELECT FROM pg_replication_slots r
                      WHERE r.slot_name = pgtrickle._setting('slot') AND r.database = current_database() AND r.active)
     END

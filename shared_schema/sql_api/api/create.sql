@@ -18,11 +18,13 @@ BEGIN
 END $$;
 
 -- Only one session defines stream tables at a time. Analysing a query takes a weak lock on its tables, admitting them a
--- strong one; two sessions that both hold the weak lock would wait for each other.
+-- strong one; two sessions that both hold the weak lock would wait for each other. Not an advisory lock: anybody may take
+-- one.
 CREATE OR REPLACE FUNCTION pgtrickle._lock_definitions() RETURNS void
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT pg_advisory_xact_lock(1885828211, 0)
-$$;
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    LOCK TABLE pgtrickle.pgt_definition_lock IN EXCLUSIVE MODE;
+END $$;
 
 -- The tables that a view reads, directly or through other views.
 CREATE OR REPLACE FUNCTION pgtrickle._sources_of(view_oid oid) RETURNS TABLE (relid oid, relkind "char")
@@ -57,9 +59,9 @@ $$;
 CREATE OR REPLACE FUNCTION pgtrickle._admit_source(source oid) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    rel   record;
-    leaf  record;
-    pub   text := pgtrickle._setting('publication');
+    rel       record;
+    pub       text := pgtrickle._setting('publication');
+    left_out  text;
 BEGIN
     SELECT c.relkind, c.relpersistence, c.relrowsecurity, n.nspname, c.relname INTO rel
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = source;
@@ -89,33 +91,40 @@ BEGIN
         -- This table only defines the columns; the consumer of the other database captures the table of the same name there.
         RETURN;
     END IF;
-    FOR leaf IN
-        SELECT t.relid AS oid FROM pg_partition_tree(source) t WHERE t.isleaf
-        UNION
-        SELECT c.oid FROM pg_class c WHERE c.oid = source AND c.relkind = 'r' AND NOT c.relispartition
-            AND NOT EXISTS (SELECT FROM pg_partition_tree(source))
-    LOOP
-        CONTINUE WHEN pgtrickle._has_row_identity(leaf.oid);
-        EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', leaf.oid::regclass);
-        RAISE NOTICE 'table % now has REPLICA IDENTITY FULL, so that deleted rows are complete in the log',
-            leaf.oid::regclass;
-    END LOOP;
+    -- What is altered here is our own doing.
+    PERFORM set_config('pg_trickle.admits', 'on', true);
+    PERFORM pgtrickle._admit_leaves(source);
     IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = pub) THEN
-        EXECUTE format('CREATE PUBLICATION %I WITH (publish_via_partition_root = true)', pub);
+        EXECUTE format('CREATE PUBLICATION %I', pub);
+    END IF;
+    IF rel.relkind = 'p' AND EXISTS (SELECT FROM pg_publication p WHERE p.pubname = pub AND p.pubviaroot) THEN
+        RAISE EXCEPTION 'publication % publishes partitioned tables via their root', quote_ident(pub)
+            USING HINT = format('TRUNCATE, DETACH, ATTACH and DROP of a single partition would be lost: ALTER PUBLICATION %I SET (publish_via_partition_root = false).', pub),
+                  ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     -- Since version 18 the server rejects UPDATE and DELETE of a table whose old rows would be incomplete without them.
     IF current_setting('server_version_num')::int >= 180000
        AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = source AND a.attgenerated = 's' AND NOT a.attisdropped) THEN
         EXECUTE format('ALTER PUBLICATION %I SET (publish_generated_columns = stored)', pub);
     END IF;
-    IF NOT EXISTS (SELECT FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
-                   WHERE p.pubname = pub AND r.prrelid = source) THEN
+    IF NOT EXISTS (SELECT FROM pgtrickle._memberships(ARRAY[source]) m WHERE m.publication = pub) THEN
         EXECUTE format('ALTER PUBLICATION %I ADD TABLE %s', pub, source::regclass);
     END IF;
+    PERFORM set_config('pg_trickle.admits', 'off', true);
+    SELECT f.problem INTO left_out FROM pgtrickle._publication_facts(ARRAY[source]) f;
+    IF left_out IS NOT NULL THEN
+        RAISE EXCEPTION 'not all changes of table % would be in the stream: %', source::regclass, left_out
+            USING HINT = CASE WHEN left_out LIKE '% streams only %'
+                         THEN format('ALTER PUBLICATION %I SET (publish = ''insert, update, delete, truncate'').', pub)
+                         ELSE format('ALTER PUBLICATION %I DROP TABLE %s: it is then added as a whole.', pub, source::regclass) END,
+                  ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    PERFORM pgtrickle._note_source(source);
 END $$;
 
--- Returns what a view reads, after adding each of its tables to the stream where that is possible: [{"relid", "schema", "name", "type"}, …].
-CREATE OR REPLACE FUNCTION pgtrickle._admit_sources(view_oid oid, refresh_mode text) RETURNS jsonb
+-- Describes what a query reads, after adding each of these tables to the stream where that is possible:
+-- [{"relid", "schema", "name", "type"}, …].
+CREATE OR REPLACE FUNCTION pgtrickle._admit_relations(relids oid[], refresh_mode text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     source  record;
@@ -124,7 +133,7 @@ BEGIN
     FOR source IN
         SELECT c.oid AS relid, n.nspname, c.relname,
                EXISTS (SELECT FROM pgtrickle.pgt_stream_tables t WHERE t.pgt_relid = c.oid) AS is_stream_table
-        FROM pgtrickle._sources_of(view_oid) s JOIN pg_class c ON c.oid = s.relid
+        FROM unnest(relids) s(relid) JOIN pg_class c ON c.oid = s.relid
         JOIN pg_namespace n ON n.oid = c.relnamespace
     LOOP
         reads := reads || jsonb_build_object('relid', source.relid, 'schema', source.nspname, 'name', source.relname,
@@ -134,6 +143,12 @@ BEGIN
     RETURN reads;
 END $$;
 
+-- The same for what a view reads.
+CREATE OR REPLACE FUNCTION pgtrickle._admit_sources(view_oid oid, refresh_mode text) RETURNS jsonb
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pgtrickle._admit_relations(ARRAY(SELECT s.relid FROM pgtrickle._sources_of(view_oid) s), refresh_mode)
+$$;
+
 CREATE OR REPLACE FUNCTION pgtrickle._set_dependencies(stream_table bigint, reads jsonb) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     DELETE FROM pgtrickle.pgt_dependencies d WHERE d.pgt_id = stream_table;
@@ -142,30 +157,43 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM jsonb_array_elements(reads) r;
 $$;
 
+-- User-defined functions, also those of aggregates among them, each with a digest of its definition: so the applier notices
+-- when one is replaced. Empty for functions of PostgreSQL itself.
+CREATE OR REPLACE FUNCTION pgtrickle._function_digests(called oid[]) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce((
+        SELECT format('/* functions: %s */', string_agg(format('%s=%s', p.oid, md5(concat_ws(' ',
+            p.prosrc, p.prosqlbody::text, p.provolatile, p.proisstrict, p.prolang,
+            (SELECT concat_ws(' ', a.aggtransfn::oid, a.aggfinalfn::oid, a.aggfinalextra, a.aggtranstype, a.agginitval)
+             FROM pg_aggregate a WHERE a.aggfnoid = p.oid)))), ' ' ORDER BY p.oid))
+        FROM (SELECT c.oid FROM unnest(called) c(oid)
+              UNION SELECT a.aggtransfn FROM unnest(called) c(oid) JOIN pg_aggregate a ON a.aggfnoid = c.oid
+              UNION SELECT a.aggfinalfn FROM unnest(called) c(oid) JOIN pg_aggregate a ON a.aggfnoid = c.oid) f
+        JOIN pg_proc p ON p.oid = f.oid
+        WHERE p.oid >= 16384 HAVING count(*) > 0), '')
+$$;
+
+-- A stored query with the digests of its functions as they are now. One that was dropped keeps its digest, and is missed.
+CREATE OR REPLACE FUNCTION pgtrickle._renew_digests(query text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN named.oids IS NULL
+                     OR EXISTS (SELECT FROM unnest(named.oids) o WHERE NOT EXISTS (SELECT FROM pg_proc p WHERE p.oid = o))
+                THEN query
+                ELSE pgtrickle._function_digests(named.oids) || regexp_replace(query, '^/\* functions: [^*]*\*/', '') END
+    FROM (SELECT array_agg(m[1]::oid) AS oids
+          FROM regexp_matches(substring(query FROM '^/\* functions: ([^*]*)\*/'), '([0-9]+)=', 'g') m) named
+$$;
+
 -- A view's query with all names qualified, and all constants as sessions of the applier print and read them: these are
 -- the settings of shared_schema/session_pins.py.
 CREATE OR REPLACE FUNCTION pgtrickle._canonical(view_oid oid) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, MDY' SET intervalstyle = 'postgres'
 SET timezone = 'UTC' SET extra_float_digits = 1 SET bytea_output = 'hex' SET lc_monetary = 'C'
 SET standard_conforming_strings = on SET transform_null_equals = off AS $$
-    -- The user-defined functions that it calls, also through aggregates, each with a digest of its definition: so the
-    -- applier notices when one is replaced.
-    WITH called AS (
-        SELECT d.refobjid AS oid FROM pg_rewrite r
-        JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
-                        AND d.refclassid = 'pg_proc'::regclass
-        WHERE r.ev_class = view_oid
-    )
-    SELECT coalesce((
-        SELECT format('/* functions: %s */', string_agg(format('%s=%s', p.oid, md5(concat_ws(' ',
-            p.prosrc, p.prosqlbody::text, p.provolatile, p.proisstrict, p.prolang,
-            (SELECT concat_ws(' ', a.aggtransfn::oid, a.aggfinalfn::oid, a.aggfinalextra, a.aggtranstype, a.agginitval)
-             FROM pg_aggregate a WHERE a.aggfnoid = p.oid)))), ' ' ORDER BY p.oid))
-        FROM (SELECT oid FROM called
-              UNION SELECT a.aggtransfn FROM called c JOIN pg_aggregate a ON a.aggfnoid = c.oid
-              UNION SELECT a.aggfinalfn FROM called c JOIN pg_aggregate a ON a.aggfnoid = c.oid) f
-        JOIN pg_proc p ON p.oid = f.oid
-        WHERE p.oid >= 16384 HAVING count(*) > 0), '') || pg_get_viewdef(view_oid)
+    SELECT pgtrickle._function_digests(ARRAY(
+        SELECT d.refobjid FROM pg_rewrite r
+        JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_proc'::regclass
+        WHERE r.ev_class = view_oid)) || pg_get_viewdef(view_oid)
 $$;
 
 -- Creates a temporary view of the caller's query. PostgreSQL itself checks it: a cursor accepts only one statement, and
@@ -222,6 +250,11 @@ BEGIN
     PERFORM pgtrickle._check_refresh_mode(refresh_mode);
     PERFORM pgtrickle._lock_definitions();
     view_oid := pgtrickle._analyse(query, caller_path);
+    -- A query that is large in form is refused now, if it is to be; the others when they are planned, after the commit.
+    IF upper(refresh_mode) NOT IN ('AUTO', 'FULL')
+       AND (SELECT octet_length(r.ev_action::text) FROM pg_rewrite r WHERE r.ev_class = view_oid) > 100000 THEN
+        PERFORM pgtrickle._refuse_unsupported(view_oid, query, upper(refresh_mode), 'allow');
+    END IF;
     EXECUTE format('CREATE TABLE %I.%I AS TABLE %s WITH NO DATA',
                    target.schema_name, target.table_name, view_oid::regclass);
     INSERT INTO pgtrickle.pgt_stream_tables
@@ -241,11 +274,12 @@ END $$;
 CREATE OR REPLACE FUNCTION pgtrickle.create_stream_table(
     name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO',
     append_only boolean DEFAULT NULL, full_policy text DEFAULT NULL, auto_threshold double precision DEFAULT NULL,
+    auto_evolve boolean DEFAULT NULL,
     search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, search_path);
-    PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, search_path);
+    PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, auto_evolve, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.create_stream_table IS
     'Create a table that is kept equal to a query. Filled after commit; see pgtrickle.wait_for().';

@@ -1,12 +1,59 @@
 -- Explains how stream tables are maintained, and whether a query can be. The applier makes the plans: it stores the plan
 -- of each stream table, and plans other queries on request. Requests reach it through the log.
 
--- Sends a query to the applier and waits for its reply, inside a READ COMMITTED transaction. NULL if none comes in time.
-CREATE OR REPLACE FUNCTION pgtrickle._send_request(query text, caller_path text, timeout interval) RETURNS jsonb
+-- Puts a question into the log, signed with who asks and when: the applier answers no other. Whoever may use the schema
+-- may ask. The role is the one of the session, whatever functions called this one.
+CREATE OR REPLACE FUNCTION pgtrickle._ask(question uuid, content jsonb) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    body    text := (content || jsonb_build_object('question', question, 'at', date_part('epoch', clock_timestamp()),
+        'asker', CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END))::text;
+    -- The topic takes records up to a megabyte, and a character may have four bytes.
+    size    constant integer := 200000;
+    pieces  integer := (length(body) + size - 1) / size;
+    mark    uuid := gen_random_uuid();
+BEGIN
+    IF pieces > 20 THEN
+        RAISE EXCEPTION 'the query is too large to be sent to the applier'
+            USING HINT = 'Use pg-trickle-applier explain --query.', ERRCODE = 'program_limit_exceeded';
+    ELSIF pieces = 1 THEN
+        PERFORM pgtrickle._emit_signed('ask', body, false);
+    ELSE
+        PERFORM pgtrickle._emit_signed('ask_part', format('%s %s %s %s', mark, i, pieces, substr(body, i * size + 1, size)), false)
+        FROM generate_series(0, pieces - 1) i;
+    END IF;
+END $$;
+
+-- The columns of relations as this transaction sees them, in one number. The applier compares it with what it sees: a tree
+-- names columns by their numbers.
+CREATE OR REPLACE FUNCTION pgtrickle._shape(relations oid[]) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT md5(coalesce(string_agg(concat_ws(' ', a.attrelid, a.attnum, quote_ident(a.attname), a.atttypid, a.atttypmod,
+                                             a.attnotnull, a.attisdropped), E'\n' ORDER BY a.attrelid, a.attnum), ''))
+    FROM pg_attribute a WHERE a.attrelid = ANY (relations) AND a.attnum > 0
+$$;
+
+-- A query as PostgreSQL analysed it in this session: the applier plans it without running any of it.
+CREATE OR REPLACE FUNCTION pgtrickle._analysed(view_oid oid, query text) RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT jsonb_build_object(
+        'query', query, 'view', view_oid::int8, 'tree', r.ev_action::text,
+        'shape', pgtrickle._shape(ARRAY(SELECT m[1]::oid FROM regexp_matches(r.ev_action::text, ':relid ([0-9]+)', 'g') m
+                                        WHERE m[1]::oid <> view_oid)),
+        -- The statement of _analyse is this and the query.
+        'text_at', octet_length(format('CREATE TEMPORARY VIEW %I AS ', c.relname)),
+        'columns', (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attname, a.atttypid::int8, a.atttypmod,
+                                    format_type(a.atttypid, a.atttypmod)) ORDER BY a.attnum), '[]')
+                    FROM pg_attribute a WHERE a.attrelid = view_oid AND a.attnum > 0))
+    FROM pg_class c JOIN pg_rewrite r ON r.ev_class = c.oid WHERE c.oid = view_oid
+$$;
+
+-- Sends an analysed query to the applier and waits for its reply, inside a READ COMMITTED transaction. NULL if none comes
+-- in time.
+CREATE OR REPLACE FUNCTION pgtrickle._send_request(analysed jsonb, timeout interval) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     request   uuid := gen_random_uuid();
-    content   text := 'ask ' || jsonb_build_object('question', request, 'query', query, 'search_path', caller_path)::text;
     give_up   timestamptz := clock_timestamp() + timeout;
     sent_at   timestamptz;
     reply     jsonb;
@@ -30,11 +77,36 @@ BEGIN
             RETURN NULL;
         END IF;
         IF sent_at IS NULL OR clock_timestamp() >= sent_at + interval '2 seconds' THEN
-            PERFORM pgtrickle._emit(content);
+            PERFORM pgtrickle._ask(request, analysed);
             sent_at := clock_timestamp();
         END IF;
         PERFORM pg_sleep(0.01);
     END LOOP;
+END $$;
+
+-- Asks the running applier whether it can maintain an analysed query, or PostgreSQL may run it; raises the refusal. Returns the
+-- reply; NULL where none can be had.
+CREATE OR REPLACE FUNCTION pgtrickle._refuse_unsupported(
+    view_oid oid, query text, refresh_mode text, full_policy text) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    answer jsonb;
+BEGIN
+    IF NOT pgtrickle._is_running('pg-trickle-applier') OR current_setting('transaction_isolation') <> 'read committed'
+       OR pgtrickle._sources_elsewhere() THEN
+        RETURN NULL;
+    END IF;
+    answer := pgtrickle._send_request(pgtrickle._analysed(view_oid, query), interval '10 s');
+    -- A five-letter code comes from PostgreSQL: objects created in this transaction are invisible to the applier until
+    -- the commit. Whether PostgreSQL may run the query itself is decided by the same rule as in the applier.
+    IF NOT (answer ->> 'supported')::boolean AND answer ->> 'code' !~ '^[0-9A-Z]{5}$'
+       AND NOT ((answer ->> 'full_in_postgres')::boolean
+                AND (refresh_mode = 'FULL' OR refresh_mode = 'AUTO' AND full_policy = 'allow'
+                     AND answer ->> 'code' NOT IN ('volatile_function', 'current_time', 'session_dependent'))) THEN
+        RAISE EXCEPTION '%', answer ->> 'problem'
+            USING HINT = answer ->> 'hint', ERRCODE = 'feature_not_supported';
+    END IF;
+    RETURN answer;
 END $$;
 
 CREATE OR REPLACE FUNCTION pgtrickle.validate_query(
@@ -43,11 +115,13 @@ CREATE OR REPLACE FUNCTION pgtrickle.validate_query(
 RETURNS TABLE (check_name text, result text, severity text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    answer jsonb;
-BEGIN
+    answer    jsonb;
     -- If PostgreSQL itself rejects the query, the caller gets that error at once.
-    EXECUTE format('DROP VIEW %s', pgtrickle._analyse(query, search_path)::regclass);
-    answer := pgtrickle._send_request(query, search_path, timeout);
+    view_oid  oid := pgtrickle._analyse(query, search_path);
+    analysed  jsonb := pgtrickle._analysed(view_oid, query);
+BEGIN
+    EXECUTE format('DROP VIEW %s', view_oid::regclass);
+    answer := pgtrickle._send_request(analysed, timeout);
     IF answer IS NULL THEN
         RAISE EXCEPTION 'the applier did not reply within %', timeout
             USING HINT = 'Is pg-trickle-cdc running? The applier receives requests through it. See pgtrickle.health_check().',

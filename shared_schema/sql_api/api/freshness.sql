@@ -37,6 +37,8 @@ BEGIN
         -- Look it up by name: a rebuilt table with other columns may replace it while we wait.
         SELECT s.pgt_id, f.frontier, s.status, s.last_error_message, s.last_error_hint,
                EXISTS (SELECT FROM pgtrickle.pgt_alterations a WHERE a.pgt_id = s.pgt_id)
+               OR EXISTS (SELECT FROM pgtrickle.pgt_reinitializations r
+                          WHERE r.pgt_id = s.pgt_id AND r.refused_at IS NULL)
                OR EXISTS (SELECT FROM pgtrickle.pgt_stream_tables n WHERE n.replaces = s.pgt_id) AS altering INTO now_at
         FROM pgtrickle.pgt_stream_tables s LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)
         WHERE s.pgt_schema = st.pgt_schema AND s.pgt_name = st.pgt_name;

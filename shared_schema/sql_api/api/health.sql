@@ -1,4 +1,32 @@
--- Health checks: what works, and what is wrong.
+-- Health checks: what works, and what is wrong. Whether a program beats is decided when somebody asks, by this server's
+-- clock, so that the answer is right even if no program is left.
+
+-- How long ago a beat was, in whole seconds; NULL if it is recent. One in the future is from before the clock was set back.
+CREATE OR REPLACE FUNCTION pgtrickle._silence(beat_at timestamptz, now timestamptz) RETURNS bigint
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN now - beat_at > pgtrickle._silent_after() OR beat_at - now > interval '1 s'
+                THEN abs(round(date_part('epoch', now - beat_at)))::bigint END
+$$;
+
+-- Why the consumer publishes nothing; NULL if it does, or if it never reported.
+CREATE OR REPLACE FUNCTION pgtrickle._consumer_problem() RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN pgtrickle._silence(k.consumer_beat_at, k.now) IS NOT NULL
+                THEN format('pg-trickle-cdc has not been heard of for %s s: is it running, and does the broker answer?',
+                            pgtrickle._silence(k.consumer_beat_at, k.now))
+                ELSE 'pg-trickle-cdc: ' || k.consumer_problem END
+    FROM pgtrickle._source_clock k
+$$;
+
+-- Why the applier does nothing; NULL if it works, or if it never reported.
+CREATE OR REPLACE FUNCTION pgtrickle._applier_problem() RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN pgtrickle._silence(k.applier_beat_at, k.now) IS NOT NULL
+                THEN format('pg-trickle-applier has not been heard of for %s s: it hangs, or its machine or network does',
+                            pgtrickle._silence(k.applier_beat_at, k.now))
+                ELSE 'pg-trickle-applier: ' || k.applier_problem END
+    FROM pgtrickle._source_clock k
+$$;
 
 CREATE OR REPLACE FUNCTION pgtrickle.wal_source_status()
 RETURNS TABLE (source text, publication text, replica_identity text, slot text, slot_active boolean, lag_bytes numeric,
@@ -9,19 +37,20 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         FROM pgtrickle.pgt_dependencies d WHERE d.source_type = 'TABLE' AND NOT pgtrickle._sources_elsewhere()
     )
     SELECT format('%I.%I', s.source_schema, s.source_name),
-           (SELECT string_agg(p.pubname, ', ' ORDER BY p.pubname) FROM pg_publication_tables p
-            WHERE p.schemaname = s.source_schema AND p.tablename = s.source_name),
+           (SELECT string_agg(p, ', ' ORDER BY p) FROM pgtrickle._publications_of(s.source_relid) p),
            CASE c.relreplident WHEN 'f' THEN 'full' WHEN 'd' THEN 'default' WHEN 'i' THEN 'index' WHEN 'n' THEN 'nothing' END,
            r.slot_name, r.active, pg_wal_lsn_diff(pg_current_wal_lsn(), r.confirmed_flush_lsn),
            CASE
                WHEN c.oid IS NULL THEN 'the table was dropped'
                WHEN c.relkind = 'r' AND NOT pgtrickle._has_row_identity(c.oid) THEN 'old rows are not complete in the log: ALTER TABLE … REPLICA IDENTITY FULL'
-               WHEN NOT EXISTS (SELECT FROM pg_publication_tables p WHERE p.pubname = pgtrickle._setting('publication')
-                                AND p.schemaname = s.source_schema AND p.tablename = s.source_name)
+               WHEN EXISTS (SELECT FROM pgtrickle._incomplete_leaves() l WHERE l.root = c.oid)
+                   THEN format('old rows of later partitions are not complete in the log: SELECT pgtrickle.admit_partitions(%L)', c.oid::regclass)
+               WHEN pgtrickle._setting('publication') NOT IN (SELECT p::text FROM pgtrickle._publications_of(s.source_relid) p)
                    THEN 'the table is not in publication ' || pgtrickle._setting('publication')
                WHEN r.slot_name IS NULL THEN 'there is no replication slot ' || pgtrickle._setting('slot') || ': is pg-trickle-cdc running?'
                WHEN r.wal_status = 'lost' THEN 'the slot is invalid: the server removed log that it needs'
                WHEN NOT r.active THEN 'no program reads the slot: is pg-trickle-cdc running?'
+               ELSE pgtrickle._consumer_problem()
            END
     FROM sources s
     LEFT JOIN pg_class c ON c.oid = s.source_relid
@@ -37,9 +66,17 @@ DECLARE
     found    text;
     lag      numeric;
 BEGIN
-    RETURN QUERY SELECT 'applier_running', CASE WHEN held THEN 'OK' ELSE 'ERROR' END,
-        CASE WHEN held THEN 'an applier maintains the stream tables' ELSE 'no applier runs: start pg-trickle-applier run' END
-    FROM (SELECT pgtrickle._is_running('pg-trickle-applier')) AS applier(held);
+    RETURN QUERY SELECT 'applier_running', CASE WHEN held AND problem IS NULL THEN 'OK' ELSE 'ERROR' END,
+        CASE WHEN held THEN coalesce(problem, 'an applier maintains the stream tables')
+             ELSE 'no applier runs: start pg-trickle-applier run' END
+    FROM (SELECT pgtrickle._is_running('pg-trickle-applier'), pgtrickle._applier_problem()) AS applier(held, problem);
+
+    RETURN QUERY SELECT 'consumer_running',
+        CASE WHEN k.consumer_beat_at IS NULL THEN 'WARNING' WHEN problem IS NULL THEN 'OK' ELSE 'ERROR' END,
+        CASE WHEN k.consumer_beat_at IS NULL
+             THEN 'no beat of pg-trickle-cdc has arrived: start pg-trickle-cdc run, or GRANT SELECT, INSERT, UPDATE ON pgtrickle.pgt_consumer_beats to its role'
+             ELSE coalesce(problem, 'the consumer reads the log') END
+    FROM pgtrickle._source_clock k, pgtrickle._consumer_problem() AS problem;
 
     SELECT r.* INTO slot FROM pg_replication_slots r
     WHERE r.slot_name = pgtrickle._setting('slot') AND r.database = current_database();
@@ -59,10 +96,10 @@ BEGIN
         coalesce(found, 'no stream table is suspended');
 
     SELECT string_agg(format('%I.%I', s.pgt_schema, s.pgt_name), ', ') INTO found
-    FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle.pgt_frontiers f USING (pgt_id)
+    FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle._freshness f USING (pgt_id)
     LEFT JOIN pgtrickle.pgt_runtime t USING (pgt_id)
-    WHERE s.status = 'ACTIVE'
-      AND clock_timestamp() > greatest(coalesce(t.next_refresh_at, f.data_timestamp), f.data_timestamp) + interval '30 s';
+    WHERE s.status = 'ACTIVE' AND f.staleness > interval '30 s'
+      AND clock_timestamp() > coalesce(t.next_refresh_at, '-infinity') + interval '30 s';
     RETURN QUERY SELECT 'stale_tables', CASE WHEN found IS NULL THEN 'OK' ELSE 'WARNING' END,
         coalesce('far behind their schedule: ' || found, 'every stream table is fresh');
 
@@ -70,6 +107,18 @@ BEGIN
     FROM pgtrickle.wal_source_status() w WHERE w.blocked_reason IS NOT NULL;
     RETURN QUERY SELECT 'sources', CASE WHEN found IS NULL THEN 'OK' ELSE 'ERROR' END,
         coalesce(found, 'every source is in the stream');
+
+    RETURN QUERY SELECT 'source_ddl', CASE WHEN d.finding IS NULL THEN 'OK' ELSE 'INFO' END,
+        coalesce(d.finding, 'DDL on what stream tables read is in the log at its position')
+    FROM (SELECT CASE
+        WHEN pgtrickle._sources_elsewhere() THEN 'the sources are in another database: the consumer compares their tables once a second'
+        WHEN NOT pg_has_role((SELECT n.nspowner FROM pg_namespace n WHERE n.nspname = 'pgtrickle'), 'pg_read_all_stats', 'USAGE')
+            THEN 'the owner of schema pgtrickle may not see what other sessions do; only locks tell of DDL that is being '
+                 'committed: GRANT pg_read_all_stats to it'
+        WHEN (SELECT count(*) FROM pg_event_trigger t WHERE t.evtname IN ('pgtrickle_ddl_end', 'pgtrickle_drop')
+              AND t.evtenabled <> 'D') < 2
+            THEN 'there are no event triggers: DDL is noticed by comparison, and new partitions need ALTER TABLE … REPLICA '
+                 'IDENTITY FULL; a superuser may run pg-trickle-applier install to create them' END) AS d(finding);
 END $$;
 COMMENT ON FUNCTION pgtrickle.health_check IS 'Return one line per check: severity OK, WARNING or ERROR, and what to do.';
 
@@ -78,7 +127,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
 BEGIN
-    RETURN (SELECT clock_timestamp() - f.data_timestamp FROM pgtrickle.pgt_frontiers f WHERE f.pgt_id = st.pgt_id);
+    RETURN (SELECT f.staleness FROM pgtrickle._freshness f WHERE f.pgt_id = st.pgt_id);
 END $$;
 
 CREATE OR REPLACE FUNCTION pgtrickle.get_staleness(
@@ -87,7 +136,7 @@ LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN pg_catalog.date_part('epoch', pgtrickle._staleness(name, search_path));
 END $$;
-COMMENT ON FUNCTION pgtrickle.get_staleness IS 'Return the age of the stream table''s rows in seconds; NULL before it is filled.';
+COMMENT ON FUNCTION pgtrickle.get_staleness IS 'Return how long the oldest source commit that the stream table may lack has been waiting, in seconds; NULL before it is filled.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.refresh_if_stale(
     name text, max_age interval DEFAULT '5 minutes',
@@ -102,7 +151,7 @@ BEGIN
     RETURN true;
 END $$;
 COMMENT ON FUNCTION pgtrickle.refresh_if_stale IS
-    'Refresh the stream table and wait for it if its rows are older than max_age; return whether they were.';
+    'Refresh the stream table and wait for it if it is staler than max_age; return whether it was.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.refresh_timeline(n integer DEFAULT 50)
 RETURNS TABLE (start_time timestamptz, name text, action text, rows_inserted bigint, rows_deleted bigint,

@@ -42,7 +42,8 @@ COMMENT ON FUNCTION pgtrickle.create_stream_table_if_not_exists IS
 
 -- NULL leaves an option unchanged.
 CREATE OR REPLACE FUNCTION pgtrickle._set_options(
-    name text, new_append_only boolean, new_full_policy text, new_auto_threshold double precision, caller_path text)
+    name text, new_append_only boolean, new_full_policy text, new_auto_threshold double precision,
+    new_auto_evolve boolean, caller_path text)
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     st pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, caller_path);
@@ -53,11 +54,12 @@ BEGIN
     ELSIF NOT new_auto_threshold BETWEEN 0 AND 1 THEN
         RAISE EXCEPTION 'auto_threshold % is out of bounds', new_auto_threshold
             USING HINT = 'It is a share of the sources'' rows: from 0 to 1.', ERRCODE = 'invalid_parameter_value';
-    ELSIF num_nulls(new_append_only, new_full_policy, new_auto_threshold) < 3 THEN
+    ELSIF num_nulls(new_append_only, new_full_policy, new_auto_threshold, new_auto_evolve) < 4 THEN
         UPDATE pgtrickle.pgt_stream_tables s
         SET append_only = coalesce(new_append_only, s.append_only),
             full_policy = coalesce(lower(new_full_policy), s.full_policy),
-            auto_threshold = coalesce(new_auto_threshold, s.auto_threshold)
+            auto_threshold = coalesce(new_auto_threshold, s.auto_threshold),
+            auto_evolve = coalesce(new_auto_evolve, s.auto_evolve)
         WHERE s.pgt_id = st.pgt_id;
     END IF;
 END $$;
@@ -72,7 +74,7 @@ DECLARE
 BEGIN
     SELECT string_agg(quote_literal(k), ', ') INTO unknown FROM jsonb_object_keys(wanted) k
     WHERE k NOT IN ('name', 'query', 'search_path', 'schedule', 'refresh_mode', 'append_only', 'full_policy',
-                    'auto_threshold', 'visibility', 'direct_dml', 'publication');
+                    'auto_threshold', 'auto_evolve', 'visibility', 'direct_dml', 'publication');
     IF unknown IS NOT NULL THEN
         RAISE EXCEPTION 'the definition of % says %, which is not known', coalesce(name, 'a stream table'), unknown
             USING HINT = 'SELECT pgtrickle.stream_table_spec(name) shows all that can be said.',
@@ -81,7 +83,8 @@ BEGIN
     PERFORM pgtrickle._create_stream_table(name, wanted ->> 'query', coalesce(wanted ->> 'schedule', '1s'),
                                            coalesce(wanted ->> 'refresh_mode', 'AUTO'), path);
     PERFORM pgtrickle._set_options(name, (wanted ->> 'append_only')::boolean, wanted ->> 'full_policy',
-                                   (wanted ->> 'auto_threshold')::double precision, path);
+                                   (wanted ->> 'auto_threshold')::double precision, (wanted ->> 'auto_evolve')::boolean,
+                                   path);
     PERFORM pgtrickle.set_visibility(name, coalesce(wanted ->> 'visibility', 'transactional'), path);
     IF (wanted ->> 'direct_dml')::boolean THEN
         PERFORM pgtrickle.allow_direct_dml(name, true, path);
@@ -120,7 +123,7 @@ BEGIN
         'query', regexp_replace(st.defining_query, '^/\* functions: [^*]*\*/', ''),
         'search_path', 'pg_catalog', 'schedule', st.schedule, 'refresh_mode', st.refresh_mode,
         'append_only', st.append_only, 'full_policy', st.full_policy, 'auto_threshold', st.auto_threshold,
-        'visibility', st.visibility,
+        'auto_evolve', st.auto_evolve, 'visibility', st.visibility,
         'direct_dml', EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = st.pgt_relid AND t.tgname = 'pgt_refuse_dml'
                               AND t.tgenabled = 'D'),
         'publication', st.downstream_publication_name);
@@ -142,9 +145,9 @@ DECLARE
     s jsonb := pgtrickle._spec(name, search_path);
 BEGIN
     RETURN format('SELECT pgtrickle.create_stream_table(%L, %L, schedule => %L, refresh_mode => %L, append_only => %L,'
-                  ' full_policy => %L, auto_threshold => %L, search_path => %L);',
+                  ' full_policy => %L, auto_threshold => %L, auto_evolve => %L, search_path => %L);',
                   s ->> 'name', s ->> 'query', s ->> 'schedule', s ->> 'refresh_mode', s ->> 'append_only',
-                  s ->> 'full_policy', s ->> 'auto_threshold', s ->> 'search_path')
+                  s ->> 'full_policy', s ->> 'auto_threshold', s ->> 'auto_evolve', s ->> 'search_path')
         || CASE WHEN s ->> 'visibility' <> 'transactional'
            THEN format(E'\nSELECT pgtrickle.set_visibility(%L, %L);', s ->> 'name', s ->> 'visibility') ELSE '' END
         || CASE WHEN (s ->> 'direct_dml')::boolean

@@ -74,3 +74,19 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION pgtrickle.capture_status IS
     'Show the state of each source: waiting, copying or captured, and which stream tables wait for it.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.admit_partitions(root regclass) RETURNS integer
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    altered integer;
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = root AND c.relkind = 'p') THEN
+        RAISE EXCEPTION '% is not a partitioned table', root USING ERRCODE = 'wrong_object_type';
+    END IF;
+    altered := pgtrickle._admit_leaves(root);
+    -- The consumer looks at the partitions at once.
+    PERFORM pg_logical_emit_message(true, 'pg_trickle', 'capture');
+    RETURN altered;
+END $$;
+COMMENT ON FUNCTION pgtrickle.admit_partitions IS
+    'Give later partitions of a source the replica identity that the stream needs, and let the consumer look at them at once; return how many were altered.';

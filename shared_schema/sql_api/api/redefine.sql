@@ -3,7 +3,7 @@
 --
 --   no-op       the same query
 --   config      the same query, other options
---   compatible  the same columns: rows that differ are changed in place
+--   compatible  the same columns, or these and further ones after them: changed in place
 --   rebuild     other columns: a new table is built, then it replaces the old one
 
 -- Objects that depend on the table and that its replacement would lose.
@@ -74,6 +74,7 @@ DECLARE
     view_oid   oid;
     canonical  text;
     same       boolean;
+    added      text[];
     reads      jsonb;
     others     text;
     answer     jsonb;
@@ -101,23 +102,16 @@ BEGIN
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     -- Before anything is locked that the applier has to read.
-    IF pgtrickle._is_running('pg-trickle-applier') AND current_setting('transaction_isolation') = 'read committed'
-       AND NOT pgtrickle._sources_elsewhere() THEN
-        answer := pgtrickle._send_request(query, caller_path, interval '10 s');
-        -- A five-letter code comes from PostgreSQL: objects created in this transaction are invisible to the applier until
-        -- the commit. Whether PostgreSQL may run the query itself is decided by the same rule as in the applier.
-        IF NOT (answer ->> 'supported')::boolean AND answer ->> 'code' !~ '^[0-9A-Z]{5}$'
-           AND NOT ((answer ->> 'full_in_postgres')::boolean
-                    AND (st.refresh_mode = 'FULL' OR st.refresh_mode = 'AUTO' AND st.full_policy = 'allow'
-                         AND answer ->> 'code' NOT IN ('volatile_function', 'current_time', 'session_dependent'))) THEN
-            RAISE EXCEPTION '%', answer ->> 'problem'
-                USING HINT = answer ->> 'hint', ERRCODE = 'feature_not_supported';
-        END IF;
-    END IF;
+    answer := pgtrickle._refuse_unsupported(view_oid, query, st.refresh_mode, st.full_policy);
     reads := pgtrickle._admit_sources(view_oid, st.refresh_mode);
-    IF same THEN
-        INSERT INTO pgtrickle.pgt_alterations (pgt_id, original_query, defining_query, search_path, dependencies)
-        VALUES (st.pgt_id, query, canonical, caller_path, reads);
+    -- Not when PostgreSQL runs the query: it compares with rows that are committed, and so with columns that are.
+    IF st.refresh_mode <> 'FULL' AND coalesce((answer ->> 'supported')::boolean, true) THEN
+        added := pgtrickle._added_columns(view_oid, st.pgt_relid, true);
+    END IF;
+    IF same OR added IS NOT NULL THEN
+        INSERT INTO pgtrickle.pgt_alterations
+            (pgt_id, original_query, defining_query, search_path, dependencies, added_columns)
+        VALUES (st.pgt_id, query, canonical, caller_path, reads, added);
         EXECUTE format('DROP VIEW %s', view_oid::regclass);
         PERFORM pg_logical_emit_message(true, 'pg_trickle', 'capture ' || st.pgt_id);
         RETURN 'compatible';
@@ -133,7 +127,8 @@ BEGIN
     PERFORM pgtrickle._create_stream_table(
         format('%I.%I', st.pgt_schema, shadow), query, st.schedule, st.refresh_mode, caller_path);
     UPDATE pgtrickle.pgt_stream_tables s
-    SET replaces = st.pgt_id, full_policy = st.full_policy, auto_threshold = st.auto_threshold
+    SET replaces = st.pgt_id, full_policy = st.full_policy, auto_threshold = st.auto_threshold,
+        auto_evolve = st.auto_evolve
     WHERE s.pgt_schema = st.pgt_schema AND s.pgt_name = shadow;
     PERFORM pgtrickle._copy_grants_and_indexes(format('%I.%I', st.pgt_schema, shadow)::regclass, st.pgt_relid);
     RETURN 'rebuild';
@@ -144,6 +139,7 @@ DROP FUNCTION IF EXISTS pgtrickle._alter_stream_table(text, text, text, text);
 CREATE OR REPLACE FUNCTION pgtrickle.alter_stream_table(
     name text, query text DEFAULT NULL, schedule text DEFAULT NULL, refresh_mode text DEFAULT NULL,
     append_only boolean DEFAULT NULL, full_policy text DEFAULT NULL, auto_threshold double precision DEFAULT NULL,
+    auto_evolve boolean DEFAULT NULL,
     search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -163,11 +159,15 @@ BEGIN
     st.refresh_mode := pgtrickle._check_refresh_mode(st.refresh_mode);
     UPDATE pgtrickle.pgt_stream_tables s SET schedule = st.schedule, refresh_mode = st.refresh_mode
     WHERE s.pgt_id = st.pgt_id AND (s.schedule, s.refresh_mode) IS DISTINCT FROM (st.schedule, st.refresh_mode);
-    IF FOUND OR num_nulls(append_only, full_policy, auto_threshold) < 3 THEN
+    IF FOUND OR num_nulls(append_only, full_policy, auto_threshold, auto_evolve) < 4 THEN
         done := 'config';
     END IF;
-    PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, search_path);
+    PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, auto_evolve, search_path);
     st.full_policy := coalesce(lower(full_policy), st.full_policy);
+    IF auto_evolve AND query IS NULL THEN
+        -- Columns that came before it was switched on.
+        PERFORM pgtrickle._evolve(ARRAY[st.pgt_id]);
+    END IF;
     IF query IS NOT NULL THEN
         done := coalesce(nullif(pgtrickle._alter_query(st, query, search_path), 'no-op'), done);
     END IF;
@@ -203,15 +203,21 @@ BEGIN
     IF wish.pgt_id IS NULL THEN
         RETURN;
     END IF;
+    IF wish.added_columns IS NOT NULL THEN
+        EXECUTE format('ALTER TABLE %s %s', (SELECT s.pgt_relid::regclass FROM pgtrickle.pgt_stream_tables s
+                                             WHERE s.pgt_id = stream_table), array_to_string(wish.added_columns, ', '));
+    END IF;
     UPDATE pgtrickle.pgt_stream_tables s
     SET original_query = wish.original_query, defining_query = wish.defining_query, search_path = wish.search_path,
-        analysed_at = wish.requested_at,
+        analysed_at = CASE wish.reason WHEN 'AUTO_SCHEMA_EVOLUTION' THEN s.analysed_at ELSE wish.requested_at END,
         status = CASE WHEN s.status <> 'SUSPENDED' THEN s.status
                       WHEN EXISTS (SELECT FROM pgtrickle.pgt_frontiers f WHERE f.pgt_id = s.pgt_id) THEN 'ACTIVE'
                       ELSE 'INITIALIZING' END,
         last_error_at = NULL, last_error_code = NULL, last_error_message = NULL, last_error_hint = NULL
     WHERE s.pgt_id = stream_table;
     PERFORM pgtrickle._set_dependencies(stream_table, wish.dependencies);
+    -- The rows of the new query are computed as a whole.
+    DELETE FROM pgtrickle.pgt_reinitializations r WHERE r.pgt_id = stream_table;
 END $$;
 
 -- Replaces the old table by the new one, under its name. The applier calls it when both have the same frontier.
@@ -232,6 +238,10 @@ BEGIN
     SELECT jsonb_object_agg(c.relname, o.relname) INTO names
     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid AND c.relname ~ '^pgt_new_[0-9]+$'
     JOIN pg_class o ON o.oid = substr(c.relname, 9)::oid WHERE i.indrelid = coming.pgt_relid;
+    IF EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = going.pgt_relid AND t.tgname = 'pgt_refuse_dml'
+               AND t.tgenabled = 'D') THEN
+        EXECUTE format('ALTER TABLE %s DISABLE TRIGGER pgt_refuse_dml', coming.pgt_relid::regclass);
+    END IF;
     PERFORM pgtrickle._drop_publication(going.pgt_id);
     EXECUTE format('DROP TABLE %s', going.pgt_relid::regclass);
     EXECUTE format('ALTER TABLE %s RENAME TO %I', coming.pgt_relid::regclass, going.pgt_name);
@@ -251,7 +261,11 @@ BEGIN
     UPDATE pgtrickle.pgt_stream_tables s
     SET pgt_name = going.pgt_name, created_at = going.created_at, schedule = going.schedule,
         refresh_mode = going.refresh_mode, full_policy = going.full_policy, auto_threshold = going.auto_threshold,
-        append_only = going.append_only, visibility = going.visibility, status = CASE going.status WHEN 'PAUSED' THEN 'PAUSED' ELSE s.status END,
+        append_only = going.append_only, visibility = going.visibility, auto_evolve = going.auto_evolve,
+        sinks_differ_since = CASE WHEN EXISTS (
+            SELECT FROM pg_trigger t WHERE t.tgrelid = s.pgt_relid AND t.tgname = 'pgt_refuse_dml' AND t.tgenabled = 'D')
+            THEN now() END,
+        status = CASE going.status WHEN 'PAUSED' THEN 'PAUSED' ELSE s.status END,
         downstream_publication_name = going.downstream_publication_name
     WHERE s.pgt_id = new_id;
     PERFORM pgtrickle._ensure_publication(new_id);

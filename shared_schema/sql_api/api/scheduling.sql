@@ -1,4 +1,5 @@
 -- Requests of waiting sessions to the scheduler. They are locks: a lock is visible before its transaction commits, a row is not.
+-- Anybody may hold such a lock; it counts if the session's login may call the function that takes it.
 
 CREATE OR REPLACE FUNCTION pgtrickle._request_lock_class() RETURNS integer
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT 1885828215 $$;
@@ -8,6 +9,10 @@ LANGUAGE sql VOLATILE ROWS 1 SET search_path = pg_catalog, pg_temp AS $$
     SELECT l.objid::bigint FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = pgtrickle._request_lock_class()::oid
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+      -- A drain stops everything, so its caller must be able to write its row; waiting is for whoever may read.
+      AND (pgtrickle._is_ours(l.pid) OR (SELECT CASE l.objid WHEN 0 THEN has_table_privilege(a.usesysid, 'pgtrickle.pgt_drain', 'INSERT')
+                               ELSE has_table_privilege(a.usesysid, 'pgtrickle.pgt_frontiers', 'SELECT') END
+           FROM pg_stat_get_activity(l.pid) a))
 $$;
 
 -- 0 is not the id of a stream table: a lock on it requests a refresh of all, and then a pause.

@@ -39,6 +39,10 @@ BEGIN
     PERFORM pgtrickle._guard(st.pgt_relid);
     EXECUTE format('ALTER TABLE %s %s TRIGGER pgt_refuse_dml', st.pgt_relid::regclass,
                    CASE WHEN allowed THEN 'DISABLE' ELSE 'ENABLE' END);
+    IF allowed THEN
+        UPDATE pgtrickle.pgt_stream_tables s SET sinks_differ_since = now()
+        WHERE s.pgt_id = st.pgt_id AND s.sinks_differ_since IS NULL;
+    END IF;
 END $$;
 COMMENT ON FUNCTION pgtrickle.allow_direct_dml IS
     'Allow or forbid writes by others than the applier. If the applier then does not find an expected row, it suspends the stream table.';

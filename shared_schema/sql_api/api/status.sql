@@ -3,8 +3,7 @@
 CREATE OR REPLACE VIEW pgtrickle.pg_stat_stream_tables AS
 SELECT s.pgt_schema, s.pgt_name, s.status, s.refresh_mode, s.schedule,
        f.pgt_id IS NOT NULL AS is_populated,
-       f.frontier, f.data_timestamp,
-       pg_catalog.clock_timestamp() - f.data_timestamp AS staleness,
+       f.frontier, f.data_timestamp, n.staleness,
        h.refreshes, h.rows_inserted, h.rows_deleted, s.last_error_at, s.last_error_message,
        s.visibility, s.downstream_publication_name AS publication,
        -- The progress of a long write.
@@ -14,9 +13,10 @@ SELECT s.pgt_schema, s.pgt_name, s.status, s.refresh_mode, s.schedule,
            (w.rows_total OPERATOR(pg_catalog.-) w.rows_done) OPERATOR(pg_catalog./) nullif(w.rows_done, 0)) AS writing_eta,
        -- What was executed last, and why.
        t.effective_refresh_mode, t.effective_reason, coalesce(t.consecutive_errors, 0) AS consecutive_errors,
-       t.next_refresh_at, s.full_policy, s.append_only
+       t.next_refresh_at, s.full_policy, s.append_only, n.complete_until
 FROM pgtrickle.pgt_stream_tables s
 LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)
+LEFT JOIN pgtrickle._freshness n USING (pgt_id)
 LEFT JOIN pgtrickle.pgt_runtime t USING (pgt_id)
 LEFT JOIN LATERAL (
     SELECT pg_catalog.count(*) AS refreshes, pg_catalog.sum(r.rows_inserted) AS rows_inserted,
@@ -55,4 +55,4 @@ BEGIN
     RETURN QUERY SELECT * FROM pgtrickle._get_refresh_history(name, n, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.get_refresh_history IS 'List the newest refreshes of one stream table.';
-COMMENT ON FUNCTION pgtrickle.pgt_status IS 'List every stream table with its status, its frontier and the age of its rows.';
+COMMENT ON FUNCTION pgtrickle.pgt_status IS 'List every stream table with its status, its frontier and how stale it is.';

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,7 +19,7 @@ from applier.zset import WEIGHT
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.pg_types import PgType
-from shared_schema.progress import Capture, Progress
+from shared_schema.progress import Capture, Checkpoint, CheckpointPlace, Progress
 from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
 
 INT = PgType(23, -1, "int4", "integer")
@@ -106,6 +109,37 @@ def test_an_old_progress_record_needs_no_offsets() -> None:
     inbox.add_record(PROGRESS, 0, progress(8, a=100))
     inbox.add_record(PROGRESS, 1, progress(11))
     assert inbox.advance() == Lsn(11)
+
+
+def test_a_record_counts_with_what_its_checkpoint_names() -> None:
+    inbox, place = Inbox(), CheckpointPlace(3, 2)
+    for part, ends in enumerate(({"t.public.a": {0: 2}}, {"t.public.b": {0: 1}})):
+        captured = (Capture("s", TableId("public", "ab"[part]), 7, Lsn(3), 0),)
+        inbox.add_record(PROGRESS, 3 + part, Checkpoint("s", 3, part, 2, ends, {}, captured))
+    inbox.add_record(PROGRESS, 5, replace(progress(10, c=1), checkpoint=place))
+    for table, offset in (("c", 0), ("a", 0), ("b", 0)):
+        inbox.add_row(at(table), offset, arrival(table, 5, offset))
+        assert inbox.advance() == ORIGIN
+    inbox.add_row(at("a"), 1, arrival("a", 5, 1))
+    assert inbox.advance() == Lsn(10)
+    inbox.add_record(PROGRESS, 6, replace(progress(20, c=2), checkpoint=place))
+    assert inbox.advance() == Lsn(10)
+    inbox.add_row(at("c"), 1, arrival("c", 15, 0))
+    assert inbox.advance() == Lsn(20)
+    assert set(inbox.captures) == {TableId("public", "a"), TableId("public", "b")}
+
+
+def test_a_record_whose_checkpoint_was_compacted_is_dropped() -> None:
+    """Its own partitions are read, but nobody knows which others it means; a newer record says it."""
+    inbox = Inbox()
+    inbox.add_record(PROGRESS, 4, Checkpoint("s", 3, 1, 2, {}, {}, ()))
+    inbox.add_record(PROGRESS, 5, replace(progress(10), checkpoint=CheckpointPlace(3, 2)))
+    assert inbox.advance() == ORIGIN
+    inbox.add_record(PROGRESS, 6, Checkpoint("s", 6, 0, 1, {"t.public.a": {0: 1}}, {}, ()))
+    inbox.add_record(PROGRESS, 7, replace(progress(20), checkpoint=CheckpointPlace(6, 1)))
+    assert inbox.advance() == ORIGIN
+    inbox.add_row(at("a"), 0, arrival("a", 5, 0))
+    assert inbox.advance() == Lsn(20)
 
 
 def test_captures_are_remembered() -> None:
@@ -203,3 +237,46 @@ def test_an_incomplete_capture_replaces_nothing() -> None:
     inbox.add_record(PROGRESS, 2, progress(40, a=9))
     with pytest.raises(StreamLost, match=r"public\.a"):
         inbox.advance()
+
+
+def test_a_message_that_cannot_be_decoded_holds_nobody_back() -> None:
+    inbox = Inbox(Lsn(5))
+    inbox.add_row(at("a"), 0, arrival("a", 7, 0))
+    inbox.add_unreadable(at("a"), 1, TableId("public", "a"), "why")
+    inbox.add_row(at("a"), 2, arrival("a", 9, 0))
+    # Nothing before it in its partition: its commit may be any since the frontier.
+    inbox.add_unreadable(at("b"), 0, TableId("public", "b"), "why not")
+    inbox.add_unreadable(at("b"), 1, TableId("public", "b"), "again")
+    inbox.add_record(PROGRESS, 0, progress(10, a=3, b=2))
+    assert inbox.advance() == Lsn(10) and len(stamps(inbox.take()[TableId("public", "a")])) == 2
+    lost = {one.table.name: one for one in inbox.unreadable()}
+    assert (lost["a"].since, lost["a"].problem) == (Lsn(7), "why")
+    assert (lost["b"].since, lost["b"].problem) == (Lsn(5), "why not")
+    inbox.forget_unreadable(lost["a"])
+    assert [one.table.name for one in inbox.unreadable()] == ["b"]
+
+
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=12), st.randoms(use_true_random=False))
+def test_a_restart_begins_before_every_row_it_needs_in_whatever_order_they_came(lsns: list[int], order: Random) -> None:
+    """Rows of one micro-batch are added in chunks first, so not in the order of their offsets."""
+    inbox, rows = Inbox(), list(enumerate(sorted(lsns)))
+    order.shuffle(rows)
+    for offset, lsn in rows:
+        inbox.add_row(at("a"), offset, arrival("a", lsn, offset))
+    for frontier in range(1, 10):
+        needed = [offset for offset, lsn in rows if lsn >= frontier]
+        # Checkpoints move forward only; what a later one needs is not before what an earlier one does.
+        assert inbox.restart_offsets(Lsn(frontier))["t.public.a"][0] == min(needed, default=len(rows))
+
+
+def test_there_is_room_unless_a_tick_can_take_rows() -> None:
+    inbox = Inbox()
+    inbox.add_row(at("a"), 0, arrival("a", 5, 0))
+    inbox.count_bytes(100)
+    assert inbox.has_room(100)
+    # All of it is one unfinished commit: only with more of it the commit ends.
+    assert inbox.has_room(99)
+    inbox.add_record(PROGRESS, 0, progress(10, a=1))
+    assert not inbox.has_room(99) and inbox.has_room(100)
+    inbox.take()
+    assert inbox.has_room(0)

@@ -7,7 +7,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from applier.catalog.catalog import Catalog
 from applier.catalog.database import Connection, Database
@@ -15,7 +14,7 @@ from applier.catalog.install import install_catalog
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.depth import Thresholds
 from applier.plan.stream_table import PostgresQuery
-from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.full_in_postgres import run_query
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.sinks.postgres.full_diff import FullResult, diff_with_target
 from applier.sql.plan_query import plan_query
@@ -61,9 +60,8 @@ def _fill_in_full_mode(connection: Connection, definer: StreamTablePlanner, row:
         table = definer(row)
         assert isinstance(table.plan, PostgresQuery)
         with connection.transaction(force_rollback=True), connection.cursor() as cursor:
-            FullInPostgres._become_owner(connection, table)
-            query = sql.SQL(table.plan.query.rstrip().rstrip(";"))
-            diff_with_target(cursor, table, FullResult(LsnRange(ORIGIN, Lsn(1)), query))
+            rows = run_query(connection, table, table.plan.query)
+            diff_with_target(cursor, table, FullResult(LsnRange(ORIGIN, Lsn(1)), rows))
     except (psycopg.Error, TrickleError) as error:
         return "" if _NO_LIBRARY in str(error) else str(error)
     return ""

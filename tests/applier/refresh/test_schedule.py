@@ -90,7 +90,7 @@ def test_a_clock_set_back_delays_no_refresh() -> None:
     row = StreamTableRow(
         pgt_id=1, pgt_relid=1, pgt_schema="public", pgt_name="t", original_query="", defining_query="", created_at=NOON,
         status="ACTIVE", schedule="1h", refresh_mode="AUTO", full_policy="allow", append_only=False,
-        auto_threshold=None, frontier=None, data_timestamp=None, refresh_requested=False, reads=[],
+        auto_threshold=None, frontier=None, refreshed_at=None, refresh_requested=False, reads=[],
         reads_uncaptured=False,
     )  # fmt: skip
     scheduler.note_failure(1, NOON)

@@ -16,6 +16,7 @@ from applier.refresh.strategy import (
     RefreshMethod,
     RefreshMode,
     RefreshReason,
+    Reinitialize,
     choose_strategy,
 )
 
@@ -111,3 +112,32 @@ def test_never_full_against_the_users_word(situation: RefreshInputs) -> None:
         choose_strategy(situation).method in (RefreshMethod.DIFFERENTIAL, RefreshMethod.NO_DATA)
         or situation.mode is RefreshMode.FULL
     )
+
+
+ASKED = Reinitialize(RefreshReason.REINITIALIZE, "asked", by_user=True)
+FOLLOWED = Reinitialize(RefreshReason.AUTO_SCHEMA_EVOLUTION, "a view was replaced", by_user=False)
+
+
+@pytest.mark.parametrize("request_", [ASKED, FOLLOWED])
+@pytest.mark.parametrize(
+    "situation",
+    [
+        CALM,
+        replace(CALM, changes=0),
+        replace(CALM, partial=True, has_history=False),
+        replace(CALM, mode=RefreshMode.DIFFERENTIAL, has_history=False),
+    ],
+)
+def test_a_request_is_a_full_refresh_with_its_reason(situation: RefreshInputs, request_: Reinitialize) -> None:
+    """Whatever the mode and the history: rows in doubt are never continued from."""
+    chosen = choose_strategy(replace(situation, reinitialize=request_))
+    assert (chosen.method, chosen.reason, chosen.detail) == (RefreshMethod.FULL, request_.reason, request_.detail)
+    by_postgres = choose_strategy(replace(situation, reinitialize=request_, has_plan=False))
+    assert by_postgres.method is RefreshMethod.IN_POSTGRES and by_postgres.reason is request_.reason
+
+
+def test_only_a_user_may_ask_for_what_the_policy_forbids() -> None:
+    strict = replace(CALM, policy=FullPolicy.ERROR)
+    assert choose_strategy(replace(strict, reinitialize=ASKED)).method is RefreshMethod.FULL
+    with pytest.raises(FullForbidden, match="a view was replaced"):
+        choose_strategy(replace(strict, reinitialize=FOLLOWED))

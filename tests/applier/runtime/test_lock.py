@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from applier.catalog.database import Database, connect
 from applier.catalog.install import install_catalog
 from applier.errors import AnotherApplier, Infrastructure
-from applier.runtime.lock import ApplierLock
+from applier.runtime.lock import APPLIER_LOCK, ApplierLock
 from tests.chaos.proxy import Proxy
 
 
@@ -35,6 +37,41 @@ def test_the_own_lost_session_is_waited_for(database: str) -> None:
             except Infrastructure:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
+
+
+def test_a_stranger_does_not_keep_the_applier_out(database: str) -> None:
+    """Anybody may hold an advisory lock: it neither stops the applier nor passes for one."""
+    stranger = f"stranger_{secrets.token_hex(4)}"
+    running = "SELECT pgtrickle._is_running('pg-trickle-applier')"
+    with psycopg.connect(database, autocommit=True) as admin:
+        install_catalog(admin)
+        admin.execute(f"CREATE ROLE {stranger} LOGIN PASSWORD 'hush'".encode())
+        try:
+            with (
+                psycopg.connect(make_conninfo(database, user=stranger, password="hush"), autocommit=True) as intruder,
+                connect(database) as own,
+                connect(database) as second,
+            ):
+                intruder.execute("SELECT pg_advisory_lock(%s, hashtext('pg_trickle'))", (APPLIER_LOCK,))
+                intruder.execute("SELECT pg_advisory_lock_shared(%s, hashtext('pg_trickle'))", (APPLIER_LOCK,))
+                assert admin.execute(running).fetchone() == (False,)
+                ApplierLock("pg_trickle").acquire(own)
+                assert admin.execute(running).fetchone() == (True,)
+                with pytest.raises(AnotherApplier):
+                    ApplierLock("pg_trickle").acquire(second)
+                # Neither do those of definitions, of installations, of drains or of waiting sessions.
+                for key in ("1885828211, 0", "1885828210", "1885828215, 0", "1885828215, 1"):
+                    intruder.execute(f"SELECT pg_advisory_lock({key})".encode())
+                admin.execute("SET lock_timeout = '2s'; CREATE TABLE t (id int PRIMARY KEY)")
+                admin.execute("SELECT pgtrickle.create_stream_table('st', 'SELECT id FROM t')")
+                assert install_catalog(admin) == []
+                assert admin.execute("SELECT pgtrickle._drain_state()").fetchone() == ("running",)
+                assert admin.execute("SELECT pgtrickle._refresh_requests()").fetchall() == []
+                admin.execute(f"GRANT USAGE ON SCHEMA pgtrickle TO {stranger}".encode())
+                with pytest.raises(psycopg.errors.InsufficientPrivilege), intruder.transaction():
+                    intruder.execute("LOCK TABLE pgtrickle.pgt_definition_lock IN ACCESS SHARE MODE")
+        finally:
+            admin.execute(f"DROP OWNED BY {stranger}; DROP ROLE {stranger}".encode())
 
 
 def test_a_connection_that_cannot_be_prepared_does_not_stay(database: str) -> None:

@@ -1,212 +1,27 @@
-"""Whole ticks with PostgreSQL, Spark and Delta: whatever fails in the middle, no lease on a delta stays open.
-
-Only the intake is another one: the change rows come from statements, not from topics.
-"""
+"""Whole ticks with PostgreSQL, Spark and Delta: whatever fails in the middle, no lease on a delta stays open."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+import dataclasses
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
-from prometheus_client import REGISTRY
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
 
-from applier.catalog.catalog import Catalog
-from applier.catalog.checkpoints import Manifest
-from applier.catalog.database import Database
 from applier.errors import Infrastructure
-from applier.plan.depth import Thresholds
-from applier.refresh.alter import Alterations
-from applier.refresh.catch_up import CatchUp, LatestCheckpoint
-from applier.refresh.computer import Computer
-from applier.refresh.failure_policy import FailurePolicy
-from applier.refresh.full_in_postgres import FullInPostgres
-from applier.refresh.long_refreshes import LongRefreshes
-from applier.refresh.plan_stream_table import StreamTablePlanner
-from applier.refresh.plans import StreamTablePlans
-from applier.refresh.readiness import Readiness
-from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
-from applier.refresh.scheduler import Scheduler
-from applier.refresh.stream_tables import StreamTables
-from applier.refresh.worker_pool import WorkerPool
-from applier.refresh.writer import RefreshWriter
-from applier.runtime.tick import run_tick
-from applier.sinks.delta_lake.sink import DeltaSink
-from applier.sinks.downstream import Downstream
+from applier.refresh.intake import Intake
+from applier.runtime.checkpointer import Checkpointer, CheckpointSettings
 from applier.sinks.kafka.publisher import TopicPublisher
-from applier.sinks.postgres.committed_rows import CommittedRows
-from applier.sinks.postgres.progressive import EarlyParts
-from applier.sinks.postgres.sink import PostgresSink
-from applier.sinks.postgres.transaction import WriteSession, prepare_write_session
-from applier.sinks.staging.staged_delta import PREFIX
-from applier.sinks.staging.staging import Staging
-from applier.state.store import StateStore
-from shared_schema.lsn import ORIGIN, Lsn
-from tests.benchmarks.laboratory import Laboratory
-
-STAGED_ROWS = 50
-"""A delta with more rows than this is staged: then a lease holds tables of PostgreSQL."""
-
-FEW, MANY = "SELECT k, count(*) AS n FROM a GROUP BY k", "SELECT a.id AS l, b.id AS r, b.v FROM a JOIN b ON b.k = a.k"
-
-
-class Statements:
-    """An intake whose rows are those of a laboratory's statements."""
-
-    def __init__(self, lab: Laboratory) -> None:
-        self._lab = lab
-
-    def advance(self) -> Lsn:
-        return self._lab.now
-
-
-@dataclass
-class Ticks:
-    """Runs ticks; counts the leases since the beginning."""
-
-    lab: Laboratory
-    alterations: Alterations
-    tables: StreamTables
-    planner: RefreshPlanner
-    computer: Computer
-    writer: RefreshWriter
-    failures: FailurePolicy
-    delta_sink: DeltaSink
-    session: WriteSession
-    leases_before: float
-
-    def run(self) -> None:
-        run_tick(
-            intake=Statements(self.lab),
-            alterations=self.alterations,
-            tables=self.tables,
-            planner=self.planner,
-            computer=self.computer,
-            writer=self.writer,
-            failures=self.failures,
-            ignore_schedules=True,
-        )
-
-    def run_with_long(self) -> None:
-        """Run a tick, wait for its long refreshes, and run another one, which writes them."""
-        self.run()
-        self.wait_for_long()
-        self.run()
-
-    def wait_for_long(self) -> None:
-        long_refreshes, until = self.computer.long_refreshes, time.monotonic() + 60
-        while long_refreshes.has_any and not long_refreshes.has_finished:
-            assert time.monotonic() < until
-            time.sleep(0.05)
-
-    @property
-    def leases(self) -> float:
-        return (REGISTRY.get_sample_value("pg_trickle_open_leases") or 0.0) - self.leases_before
-
-    def staged_tables(self) -> int:
-        query = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND starts_with(relname, %s)"
-        found = self.lab.connection.execute(query, (PREFIX,)).fetchone()
-        return int(found[0]) if found else -1
-
-    def statuses(self) -> dict[str, str]:
-        rows = self.lab.connection.execute("SELECT pgt_name, status FROM pgtrickle.pgt_stream_tables").fetchall()
-        return {str(name): str(status) for name, status in rows}
-
-    def assert_all_closed(self) -> None:
-        until = time.monotonic() + 20
-        while self.staged_tables() and time.monotonic() < until:
-            # The executors of a refresh that failed may still write parts.
-            time.sleep(0.05)
-        assert (self.leases, self.staged_tables()) == (0, 0)
+from applier.trace.store import TraceStore
+from shared_schema.lsn import Lsn
+from tests.applier.runtime.conftest import FEW, MANY, Ticks, change, create, differences
 
 
 def _no_broker() -> TopicPublisher:
     raise Infrastructure("the broker is not there")
-
-
-@pytest.fixture
-def make_ticks(
-    open_laboratory: Callable[..., Laboratory], spark: SparkSession, database: str, tmp_path: Path
-) -> Iterator[Callable[..., Ticks]]:
-    lab = open_laboratory(
-        "CREATE TABLE a (id int PRIMARY KEY, k int)",
-        "CREATE TABLE b (id int PRIMARY KEY, k int, v int)",
-        "INSERT INTO a SELECT i, 1 FROM generate_series(1, 20) i",
-        "INSERT INTO b SELECT i, 1, 0 FROM generate_series(1, 20) i",
-    )
-    with ExitStack() as cleanup:
-
-        def make(open_publisher: Callable[[], TopicPublisher] | None = None) -> Ticks:
-            def session_database() -> Database:
-                opened = Database(database, prepare_write_session(30_000))
-                cleanup.callback(opened.close)
-                return opened
-
-            catalog = Catalog(session_database())
-            table_planner = StreamTablePlanner(session_database(), catalog, Thresholds(4, 5))
-            scheduler = Scheduler(lambda: 1)
-            tables = StreamTables(
-                StreamTablePlans(catalog.sources, table_planner), Readiness(catalog.sources, lab.traces), scheduler
-            )
-            workers = WorkerPool(lambda: 2, "compute")
-            cleanup.callback(workers.close)
-            computer = Computer(
-                spark=spark,
-                traces=lab.traces,
-                states=StateStore(spark),
-                workers=workers,
-                long_refreshes=LongRefreshes(cleanup.enter_context(ThreadPoolExecutor(2)), lambda: None),
-                in_postgres=FullInPostgres(database, STAGED_ROWS),
-                open_early_parts=lambda: EarlyParts(session_database(), lambda: 4096),
-                staging=Staging(database, above=STAGED_ROWS),
-            )
-            delta_sink = DeltaSink(str(tmp_path / "delta"), database, STAGED_ROWS)
-            downstream = Downstream(open_publisher, delta_sink)
-            session = WriteSession(session_database())
-            committed = CommittedRows(session.database, STAGED_ROWS)
-            latest = LatestCheckpoint(Manifest(ORIGIN, {}, [], {}))
-            writer = RefreshWriter(
-                PostgresSink(session, lambda: 4096, STAGED_ROWS),
-                downstream,
-                CatchUp(downstream, committed, computer, latest),
-                catalog,
-            )
-            return Ticks(
-                lab=lab,
-                alterations=Alterations(catalog, session, table_planner, tables, computer, writer),
-                tables=tables,
-                planner=RefreshPlanner(lab.traces, lambda: RefreshLimits(1.0, 100_000)),
-                computer=computer,
-                writer=writer,
-                failures=FailurePolicy(scheduler, catalog),
-                delta_sink=delta_sink,
-                session=session,
-                leases_before=REGISTRY.get_sample_value("pg_trickle_open_leases") or 0.0,
-            )
-
-        yield make
-
-
-def create(ticks: Ticks, **queries: str) -> None:
-    for name, query in queries.items():
-        ticks.lab.connection.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
-
-
-def change(ticks: Ticks) -> None:
-    """Change rows of both sources: the delta of MANY has 400 rows, that of FEW two."""
-    number = ticks.lab.now.value
-    ticks.lab.change("b", "UPDATE b SET v = v + 1 WHERE id <= 10")
-    ticks.lab.change("a", f"INSERT INTO a VALUES ({number + 1000}, 1)")
-    ticks.lab.step()
-
-
-def differences(ticks: Ticks) -> int:
-    return ticks.lab.differences("few", FEW) + ticks.lab.differences("many", MANY)
 
 
 def test_ticks_without_failures(make_ticks: Callable[..., Ticks]) -> None:
@@ -262,8 +77,9 @@ def test_a_sink_fails_and_the_stream_tables_are_dropped(make_ticks: Callable[...
     ticks = make_ticks(_no_broker)
     create(ticks, few=FEW, many=MANY)
     ticks.lab.step()
+    ticks.run()
     with pytest.raises(Infrastructure, match="broker"):
-        ticks.run()
+        ticks.writer.downstream.publish()
     assert ticks.delta_sink.flush() == []
     assert ticks.leases >= 2, "the queues of both sinks"
     ticks.wait_for_long()
@@ -300,3 +116,85 @@ def test_rows_that_an_executor_cannot_compute(make_ticks: Callable[..., Ticks]) 
     ticks.run_with_long()
     assert ticks.computer.long_refreshes.has_any is False
     assert (ticks.statuses(), ticks.leases) == ({"many": "SUSPENDED"}, 0)
+
+
+class NoTopics:
+    """An intake whose topics are read from their beginning."""
+
+    def restart_offsets(self, frontier: Lsn) -> dict[str, dict[int, int]]:
+        return {}
+
+
+def test_a_checkpoint_does_not_pass_what_a_sink_lacks(make_ticks: Callable[..., Ticks], tmp_path: Path) -> None:
+    """A commit in doubt empties the queues. Until the sinks are compared with PostgreSQL again, a checkpoint that says
+    where they stand would hide the rows that they lack from the next start."""
+    ticks = make_ticks()
+    create(ticks, few=FEW)
+    ticks.lab.step()
+    ticks.run()
+    assert ticks.delta_sink.flush() == []
+    [few] = ticks.tables.planned.values()
+    written = ticks.delta_sink.frontier(few)
+    change(ticks)
+    ticks.run()
+    ticks.writer.forget(few.id)
+    latest = ticks.writer.catch_up_sinks.checkpoint
+    checkpointer = Checkpointer(
+        applier="test",
+        store=TraceStore(ticks.lab.spark, str(tmp_path / "state")),
+        catalog=ticks.failures.catalog,
+        intake=cast(Intake, NoTopics()),
+        traces=ticks.lab.traces,
+        tables=ticks.tables,
+        long_refreshes=ticks.computer.long_refreshes,
+        downstream=ticks.writer.downstream,
+        delta_sink=ticks.delta_sink,
+        catch_up=ticks.writer.catch_up_sinks,
+        latest=latest,
+        last_tick=lambda: ticks.lab.now,
+        tick_lock=threading.Lock(),
+        settings=lambda: CheckpointSettings(1, 1_000_000),
+        has_lost_history=lambda: False,
+    )
+    checkpointer.checkpoint()
+    assert latest.manifest.frontier == written < ticks.lab.now
+    assert latest.manifest.sinks == {}
+    # Nor does it say where they stand when so many rows wait that it passes them.
+    dataclasses.replace(checkpointer, settings=lambda: CheckpointSettings(1, 0)).checkpoint()
+    assert latest.manifest.frontier == ticks.lab.now
+    assert latest.manifest.sinks == {}
+    ticks.lab.step()
+    ticks.run()
+    assert ticks.delta_sink.flush() == []
+    checkpointer.checkpoint()
+    assert latest.manifest.sinks == {str(few.id): {"delta": str(ticks.delta_sink.frontier(few))}}
+    table = DeltaTable(f"{tmp_path}/delta/public/few").to_pyarrow_table()
+    expected = ticks.lab.connection.execute(FEW.encode()).fetchall()
+    assert sorted(zip(*table.to_pydict().values(), strict=True)) == sorted(expected)
+
+
+def test_sinks_catch_up_over_a_new_plan_that_changed_no_row(make_ticks: Callable[..., Ticks], tmp_path: Path) -> None:
+    """With the plan of now, the rows of the time before it differ from those that the sinks were given."""
+    first = make_ticks()
+    create(first, few="SELECT id FROM a WHERE k = 5")
+    first.lab.step()
+    first.run()
+    assert first.delta_sink.flush() == []
+    first.lab.change("a", "UPDATE a SET k = 2")
+    first.lab.step()
+    first.run()
+    altered = "SELECT id FROM a WHERE k = 1"
+    first.lab.connection.execute("SELECT pgtrickle.alter_stream_table('few', %s)", (altered,))
+    first.lab.step()
+    first.run()
+    pending = first.lab.connection.execute("SELECT count(*) FROM pgtrickle.pgt_alterations").fetchone()
+    assert pending == (0,) and first.lab.differences("few", altered) == 0
+    # A killed applier: Delta was not written.
+    second = make_ticks()
+    second.run()
+    second.lab.change("a", "UPDATE a SET k = 1 WHERE id = 3")
+    second.lab.step()
+    second.run()
+    assert second.lab.differences("few", altered) == 0
+    assert second.delta_sink.flush() == [] and second.statuses() == {"few": "ACTIVE"}
+    assert DeltaTable(f"{tmp_path}/delta/public/few").to_pyarrow_table().to_pydict() == {"id": [3]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import Decimal
+from math import nan
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from applier.sinks.net_delta import row_actions, row_tuples
-from applier.zset import WEIGHT, net
+from applier.zset import WEIGHT, identity, net
 
 
 def zset(rows: list[tuple[int | None, str | None, int]]) -> pa.Table:
@@ -68,3 +69,12 @@ def test_no_key_column_means_one_row() -> None:
 def test_a_key_that_is_none_is_a_bug(bad: list[tuple[int, str, int]]) -> None:
     with pytest.raises(AssertionError):
         row_actions(zset([*bad]), (0,))
+
+
+def test_rows_cancel_out_only_if_they_are_the_same_to_the_last_bit() -> None:
+    """0 and -0 are equal and look different; every NaN is one NaN, also one that a calculation gave a sign."""
+    signed_nan = pa.array([0xFFF8 << 48], pa.uint64()).view(pa.float64())
+    values = pa.chunked_array([pa.array([0.0, -0.0, -0.0, nan, nan], pa.float64()), signed_nan])
+    found = net(pa.table({"c0": values, WEIGHT: pa.array([1, 1, 1, 1, -1, -1], pa.int64())}))
+    assert {(repr(value), weight) for value, weight in row_tuples(found)} == {("0.0", 1), ("-0.0", 2), ("nan", -1)}
+    assert len({identity((value,)) for value in (0.0, -0.0, nan, -nan)}) == 3

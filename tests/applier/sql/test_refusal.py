@@ -152,3 +152,12 @@ def test_a_function_is_inlined_under_the_collation_of_its_call(shop: psycopg.Con
         query = f"SELECT {function} AS l FROM customer"
         plan_query(shop, query.format("name"), "shop")
         assert _refusal(shop, query.format('name COLLATE "C"')).reason is Reason.COLLATION
+
+
+def test_a_query_that_is_large_in_form(shop: psycopg.Connection[Any]) -> None:
+    """Its texts would take all memory of the process: it is refused before they are written."""
+    joins = " ".join(f"FULL JOIN customer c{i} USING (id)" for i in range(1, 40))
+    excepts = " EXCEPT ".join("SELECT id FROM customer" for _ in range(100))
+    for query in (f"SELECT id FROM customer c0 {joins}", excepts):
+        refused = _refusal(shop, query)
+        assert refused.reason is Reason.SIZE and "stream table for a part" in refused.hint and refused.full_in_postgres

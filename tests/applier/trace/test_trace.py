@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from pyspark.sql import SparkSession
 
 from applier.arrange.traces import Traces
 from applier.catalog.checkpoints import Manifest
+from applier.errors import HistoryGone
 from applier.operators.support.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan
+from applier.spark import frame_files
 from applier.trace import store as store_module
 from applier.trace import trace as trace_module
 from applier.trace.stamped_rows import StampedRow
@@ -24,7 +27,7 @@ from applier.trace.trace import Trace
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.pg_types import PgType
-from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
+from shared_schema.table_schema import LEAF_COLUMN, Column, ReplicaIdentity, TableId, TableSchema
 
 INT = PgType(23, -1, "int4", "integer")
 LOCAL = PgType(1114, -1, "timestamp", "timestamp without time zone")
@@ -63,6 +66,8 @@ def test_any_history_with_checkpoints_and_a_restart(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setattr(trace_module, "HELD_ROWS", seed)
+    if seed == 2:
+        monkeypatch.setattr(frame_files, "LARGE_BYTES", 0)
     rng = random.Random(seed)
     store = TraceStore(spark, str(tmp_path))
     trace = captured(spark)
@@ -117,13 +122,99 @@ def test_a_compacted_base_is_laid_out_by_its_key(
     assert loaded.key == ("a",)
 
 
-def test_a_range_before_the_base_is_a_bug(spark: SparkSession, tmp_path: Path) -> None:
+def shown(spark: SparkSession, trace: Trace) -> set[tuple[object, ...]]:
+    """The rows of a trace of one float column, with their weights, not netted any further than bit by bit."""
+    parts = trace.parts(LsnRange(ORIGIN, Lsn(1000)))
+    frames = [trace.frame(parts.delta), *(spark.table(view) for view in parts.views)]
+    out: Counter[str] = Counter()
+    for frame in frames:
+        for value, weight in frame.collect():
+            out[repr(value)] += weight
+    return {(value, n) for value, n in out.items() if n}
+
+
+def test_truncate_and_compaction_keep_the_sign_of_a_zero(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """-R must cancel R: a row with -0 that left as one with 0 would be two rows that stay."""
+    monkeypatch.setattr(store_module, "COMPACT_AT", 0.01)
+    schema = TableSchema(SCHEMA.table, 1, (Column("f", PgType(701, -1, "float8", "double")),), (), ReplicaIdentity.FULL)
+
+    def row(op: Op, lsn: int, seq: int, value: float | None) -> StampedRow:
+        values = None if op is Op.TRUNCATE else (value,)
+        return StampedRow(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, values), schema)
+
+    store, trace = TraceStore(spark, str(tmp_path)), Trace(spark, schema.table)
+    trace.capture(schema.columns, Lsn(1))
+    trace.append([row(Op.INSERT, 10, i, value) for i, value in enumerate((-0.0, -0.0, 0.0, 1.5))])
+    trace.rebase(store.append(trace, Lsn(20)))
+    trace.append([row(Op.DELETE, 30, 0, -0.0), row(Op.DELETE, 30, 1, 1.5)])
+    base = store.append(trace, Lsn(40))
+    assert base.withdrawn == 0, "it was compacted"
+    trace.rebase(base)
+    assert shown(spark, trace) == {("-0.0", 1), ("0.0", 1)}
+    trace.append([row(Op.INSERT, 50, 0, -0.0), row(Op.TRUNCATE, 50, 1, None)])
+    assert shown(spark, trace) == set()
+
+
+def test_a_checkpoint_that_is_repeated_adds_its_rows_once(spark: SparkSession, tmp_path: Path) -> None:
+    """The attempt before may have appended the rows of this trace and failed at another one."""
+    store, trace = TraceStore(spark, str(tmp_path)), captured(spark)
+    trace.append([change(Op.INSERT, 10, 0, (1, None, None))])
+    trace.rebase(store.append(trace, Lsn(20)))
+    trace.append([change(Op.INSERT, 30, 0, (2, None, None))])
+    store.append(trace, Lsn(40))
+    base = store.append(trace, Lsn(40))
+    loaded = store.load(Manifest(Lsn(40), {}, [store.entry(trace, base)], {}))[0]
+    assert relation(spark, loaded, Lsn(40)) == Counter({(None, 1, None): 1, (None, 2, None): 1})
+
+
+def test_nothing_before_the_base_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
     trace = captured(spark)
     trace.append([change(Op.INSERT, 10, 0, (1, None, None))])
     trace.rebase(TraceStore(spark, str(tmp_path)).append(trace, Lsn(20)))
-    with pytest.raises(AssertionError, match="begins before its base"):
-        trace.parts(LsnRange(Lsn(15), Lsn(30)))
-    assert trace.parts(LsnRange(ORIGIN, Lsn(30))).base.rows == 1
+    # A range that begins before the base, and the whole relation at a position before it.
+    for gone in (LsnRange(Lsn(15), Lsn(30)), LsnRange(ORIGIN, Lsn(15))):
+        with pytest.raises(HistoryGone, match="no longer held, only those since 0/14"):
+            trace.parts(gone)
+    for held in (LsnRange(ORIGIN, Lsn(20)), LsnRange(Lsn(20), Lsn(20)), LsnRange(ORIGIN, Lsn(30))):
+        assert trace.parts(held).base.rows == 1
+    traces = Traces(spark, [trace])
+    assert not traces.holds_ends([trace.table], LsnRange(Lsn(15), Lsn(30)))
+    assert not traces.holds_ends([trace.table], LsnRange(ORIGIN, Lsn(15)))
+    assert traces.holds_ends([trace.table], LsnRange(ORIGIN, Lsn(20))) and traces.earliest([trace.table]) == Lsn(20)
+
+
+def test_rows_that_cannot_be_taken_in_concern_their_relation(spark: SparkSession, tmp_path: Path) -> None:
+    other = TableId("public", "other")
+    trace, untouched = captured(spark), Trace(spark, other)
+    untouched.capture(SCHEMA.columns, Lsn(1))
+    traces = Traces(spark, [trace, untouched])
+    # Not even a query that reads no column may go on: a row is missing.
+    of_rows = Scan(SCHEMA.table, 1, (), (), None)
+    good = change(Op.INSERT, 10, 0, (1, None, None))
+    traces.append({SCHEMA.table: [[good]], other: [[good]]})
+    bad = change(Op.INSERT, 20, 0, ("a value that nobody may see", None, None))
+    traces.append({SCHEMA.table: [[bad, change(Op.INSERT, 30, 0, (2, None, None))]], other: [[good]]})
+    for scan in (SCAN, of_rows):
+        assert traces.knows(scan, Lsn(20)) and not traces.knows(scan, Lsn(21)) and not traces.coming(scan, Lsn(40))
+        reason = traces.reason(scan)
+        assert "public.t since 0/14 could not be taken in" in reason.problem and "ArrowInvalid" in reason.problem
+        assert "nobody may see" not in str(reason) and "resume_stream_table" in reason.hint
+    assert traces.knows(replace(SCAN, table=other), Lsn(40)) and untouched.overlay_rows == 2
+    # It is remembered by a checkpoint, and forgotten at the next capture.
+    store = TraceStore(spark, str(tmp_path))
+    base = store.append(trace, Lsn(40))
+    manifest = Manifest(base.frontier, {}, [store.entry(trace, base)], {})
+    (loaded,) = store.load(Manifest.from_json(manifest.to_json()))
+    traces = Traces(spark, [loaded])
+    assert not traces.knows(of_rows, Lsn(40)) and not traces.knows(SCAN, Lsn(40))
+    loaded.capture(SCHEMA.columns, Lsn(50))
+    for scan in (SCAN, of_rows):
+        assert not traces.knows(scan, Lsn(40)) and traces.coming(scan, Lsn(40)) and traces.knows(scan, Lsn(51))
+    # A message of before that capture which is read again: the capture stays.
+    assert traces.lose(SCHEMA.table, Lsn(45), "it cannot be decoded")
+    assert traces.knows(SCAN, Lsn(51)) and not traces.knows(SCAN, Lsn(46))
 
 
 def test_an_incomplete_old_row_loses_its_column_and_says_so(spark: SparkSession) -> None:
@@ -206,3 +297,41 @@ def test_a_relation_captured_after_a_refresh_says_so_even_if_no_column_is_read(s
     traces = Traces(spark, [captured(spark)])
     assert not traces.knows(scan_of(), Lsn(1)) and traces.knows(scan_of(), Lsn(2))
     assert "captured again" in traces.reason(scan_of()).problem
+
+
+PARTITIONED = TableSchema(TableId("public", "p"), 2, (Column("a", INT), LEAF_COLUMN), (), ReplicaIdentity.FULL)
+A_OF_P = Scan(PARTITIONED.table, 2, ("a",), (Field(ValueType.of_column(INT), True),), None)
+
+
+def test_the_rows_of_a_leaf_leave_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """A T row with a leaf is the delta −(rows of that leaf), also for equal rows in other leaves and in the base."""
+
+    def rows(lsn: int, *changes: tuple[Op, int | None, int]) -> list[StampedRow]:
+        return [
+            StampedRow(ChangeRow(op, Stamp(Lsn(lsn), seq), 1, 0, (a, leaf)), PARTITIONED)
+            for seq, (op, a, leaf) in enumerate(changes)
+        ]
+
+    def relation_at(lsn: int) -> Bag:
+        with Traces(spark, [trace]).through(LsnRange(Lsn(lsn), Lsn(lsn))) as inputs:
+            table = spark.sql(inputs.snapshot(A_OF_P, Side.AFTER).sql).toArrow()
+        out: Bag = Counter()
+        for a, weight in zip(*[column.to_pylist() for column in table.columns], strict=True):
+            out[(a,)] += weight
+        return Counter({row: n for row, n in out.items() if n})
+
+    store, trace = TraceStore(spark, str(tmp_path)), Trace(spark, PARTITIONED.table)
+    trace.capture(PARTITIONED.columns, Lsn(1))
+    insert, gone = Op.INSERT, Op.TRUNCATE
+    trace.append(rows(10, (insert, 1, 100), (insert, 1, 200), (insert, 2, 100), (insert, 3, 300)))
+    trace.rebase(store.append(trace, Lsn(20)))
+    trace.append(rows(30, (insert, 4, 100), (gone, None, 100), (insert, 5, 100)))
+    trace.append(rows(40, (gone, None, 100), (gone, None, 300), (gone, None, 999), (insert, 6, 300)))
+    assert relation_at(31) == {(1,): 1, (3,): 1, (5,): 1}
+    assert relation_at(41) == {(1,): 1, (6,): 1}
+    left = trace.overlay(LsnRange(Lsn(31), Lsn(50))).to_pylist()
+    assert [(row["c0"], row["c1"], row["__w"], row["__seq"]) for row in left] == [
+        (5, 100, -1, 0),
+        (3, 300, -1, 1),
+        (6, 300, 1, 3),
+    ]

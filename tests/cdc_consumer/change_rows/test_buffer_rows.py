@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_consumer.change_rows.binary_values import binary_form
-from cdc_consumer.change_rows.buffer_rows import BINARY, BOOKKEEPING, Layout, RowForm
+from cdc_consumer.change_rows.buffer_rows import BINARY, BOOKKEEPING, Layout, RowForm, restamp_row
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import Lsn
 from shared_schema.pg_types import PgType
@@ -113,3 +115,12 @@ def test_types_without_a_binary_form_travel_as_text() -> None:
     row = ChangeRow(Op.INSERT, Stamp(Lsn(1), 0), 1, 1, (b"[1,2)", b"a\tb\\\n\r"))
     kind, content = form.row(row)
     assert kind is None and content.endswith(b"[1,2)\ta\\tb\\\\\\n\\r\n")
+
+
+@given(st.booleans(), st.integers(0, 2**63 - 1), st.integers(0, 2**40))
+def test_a_row_with_another_stamp_is_otherwise_the_same(binary: bool, lsn: int, seq: int) -> None:
+    form = RowForm(layout(["int4", "text"] if binary else ["point", "text"]))
+    old = ChangeRow(Op.DELETE, Stamp(Lsn(77), 5), 3, 1_763_000_000_123_456, (b"1", b"a\tb"), frozenset({1}))
+    moved = restamp_row(form.row(old), Stamp(Lsn(lsn), seq))
+    assert moved == form.row(replace(old, stamp=Stamp(Lsn(lsn), seq)))
+    assert (moved[0] == BINARY) == binary

@@ -33,7 +33,7 @@ from shared_schema.avro import codec
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
 from shared_schema.pg_types import PgType
-from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
+from shared_schema.table_schema import LEAF_COLUMN, Column, ReplicaIdentity, TableId, TableSchema
 from tests.cdc_consumer.pgoutput.encoding import encode as message_bytes
 
 BEGIN = Begin(Lsn(0x1_6B37_4D48), 1_763_000_000_123_456, 4_294_967_290)
@@ -114,14 +114,15 @@ SPECIAL = {
 KINDS = list(ORDINARY)
 
 
-def table(kinds: list[PgType], key: tuple[int, ...], identity: ReplicaIdentity) -> TableReader:
+def table(kinds: list[PgType], key: tuple[int, ...], identity: ReplicaIdentity, *, leaf: bool = False) -> TableReader:
     flagged = identity is ReplicaIdentity.FULL
     keyed = identity in (ReplicaIdentity.DEFAULT, ReplicaIdentity.INDEX)
     columns = tuple(Column(f"c{i}", kind) for i, kind in enumerate(kinds))
     described = tuple(
         RelationColumn(f"c{i}", kind.oid, kind.typmod, flagged or (keyed and i in key)) for i, kind in enumerate(kinds)
     )
-    schema = TableSchema(TableId("s", "t"), 5, columns, tuple(f"c{i}" for i in key), identity)
+    columns += (LEAF_COLUMN,) if leaf else ()
+    schema = TableSchema(TableId("s", "t"), 4 if leaf else 5, columns, tuple(f"c{i}" for i in key), identity)
     return TableReader(Relation(5, "s", "t", identity, described), schema)
 
 
@@ -129,13 +130,13 @@ def table(kinds: list[PgType], key: tuple[int, ...], identity: ReplicaIdentity) 
 def tables(draw: st.DrawFn) -> TableReader:
     kinds = draw(st.lists(st.sampled_from(KINDS), max_size=12))
     key = tuple(draw(st.permutations(range(len(kinds))))[: draw(st.integers(0, 3))])
-    return table(kinds, key, draw(st.sampled_from(ReplicaIdentity)))
+    return table(kinds, key, draw(st.sampled_from(ReplicaIdentity)), leaf=draw(st.booleans()))
 
 
 @st.composite
 def fields(draw: st.DrawFn, reader: TableReader, *, odd: bool = False, toast: bool = False) -> Tuple:
     out: list[Field] = []
-    for i, column in enumerate(reader.schema.columns):
+    for i, column in enumerate(reader.schema.columns[: reader.width]):
         choice = draw(st.integers(0, 9))
         if choice == 0 and i not in reader.identity:
             out.append(None)
@@ -333,3 +334,23 @@ def test_the_page_in_the_docstring_is_what_is_generated() -> None:
     assert named is not None and page[0].startswith(f"def {named[2]}(")
     defined = [re.match(r"def (\w+)\(", lines[0]) for lines in functions]
     assert {found[1] for found in defined if found} == set(re.findall(r"`(\w+)`", named[1]))
+
+
+def test_a_leaf_with_its_columns_in_another_order() -> None:
+    """The slow path puts the columns of a leaf into the order of its root."""
+    number, text = plain("int4"), plain("text")
+    schema = TableSchema(
+        TableId("s", "root"),
+        4,
+        (Column("id", number), Column("v", text), LEAF_COLUMN),
+        ("id",),
+        ReplicaIdentity.DEFAULT,
+    )
+    described = (RelationColumn("v", 1, -1, False), RelationColumn("id", 1, -1, True))
+    reader = TableReader(Relation(7, "s", "leaf", ReplicaIdentity.DEFAULT, described), schema)
+    assert not reader.is_ordered and reader.leaf == 7
+    old, new = Transaction(BEGIN).split(Update(7, None, (b"x", b"1")), reader)
+    assert (old.values, old.unknown, old.changed) == ((1, None, 7), frozenset({1}), frozenset({1}))
+    assert (new.values, new.unknown, new.changed) == ((1, "x", 7), frozenset(), frozenset({1}))
+    (gone,) = Transaction(BEGIN).split(Delete(7, OldImage((None, b"1"), False)), reader)
+    assert (gone.values, gone.unknown) == ((1, None, 7), frozenset({1}))

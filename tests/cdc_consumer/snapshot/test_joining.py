@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,10 @@ from tests.cdc_consumer.test_capture import add, captured
 from tests.cdc_consumer.topic_reader import Content, open_reader, position, read_topics
 
 ROWS = 5_000
+
+LOCKED_S = 5.0
+"""How long a server process that may hold a lock stays stopped."""
+
 SCHEMA = f"""
 CREATE TABLE early (id int PRIMARY KEY, v text);
 CREATE TABLE late (id int PRIMARY KEY, v text) WITH (fillfactor = 10);
@@ -32,6 +37,26 @@ def initial_copy(make_consumer: MakeConsumer, db: Connection, **settings: object
     return consumer
 
 
+def stopped(db: Connection, pid: int) -> bool:
+    """Stop a server process -> whether it waits for its client in the middle of a copy.
+
+    Elsewhere it may hold a lock that all others need.
+    """
+    # If it does, the question is answered when it goes on.
+    go_on = threading.Timer(LOCKED_S, os.kill, (pid, signal.SIGCONT))
+    waits, began = "SELECT wait_event_type = 'Client', query FROM pg_stat_activity WHERE pid = %s", time.monotonic()
+    os.kill(pid, signal.SIGSTOP)
+    go_on.start()
+    row = db.execute(waits, (pid,)).fetchone()
+    go_on.cancel()
+    # The last chunk has no upper bound.
+    is_in_middle = row is not None and row[0] is True and "ctid <" in row[1]
+    is_stopped = is_in_middle and time.monotonic() - began < LOCKED_S
+    if not is_stopped:
+        os.kill(pid, signal.SIGCONT)
+    return is_stopped
+
+
 @contextmanager
 def stuck_copy(db: Connection, table: str) -> Iterator[None]:
     """Publish the table, and hold a server process in the middle of its copy."""
@@ -39,9 +64,8 @@ def stuck_copy(db: Connection, table: str) -> Iterator[None]:
     add(db, table)
     found, deadline = None, time.monotonic() + 60
     # No pause is needed: hundreds of small chunks do not take long.
-    while (found := db.execute(copying).fetchone()) is None:
+    while (found := db.execute(copying).fetchone()) is None or not stopped(db, found[0]):
         assert time.monotonic() < deadline, "no copy seen"
-    os.kill(found[0], signal.SIGSTOP)
     try:
         yield
     finally:
@@ -127,3 +151,35 @@ def test_killed_while_the_stream_goes_on(make_consumer: MakeConsumer, db: Connec
     change_both(db, consumer, 2)
     content = check(consumer, ["public.early", "public.late"])
     assert [row.values[0] for row in content.rows["public.early"]] == ["1", "2"]
+
+
+def again(db: Connection) -> None:
+    """Take the second table out of the publication and change it where no stream sees it."""
+    db.execute("ALTER PUBLICATION pg_trickle DROP TABLE late")
+    db.execute("UPDATE late SET v = 'unseen' WHERE id % 7 = 0; DELETE FROM late WHERE id % 11 = 0")
+
+
+@LOG_AND_TABLES
+def test_a_second_copy_runs_beside_the_stream_and_is_seen_whole(make_consumer: MakeConsumer, db: Connection) -> None:
+    """It takes several Kafka transactions. Killed in the middle, it begins again; readers never see half of it."""
+    consumer = initial_copy(make_consumer, db, transaction_max_s=0)
+    add(db, "late")
+    captured(consumer, 2)
+    again(db)
+    with stuck_copy(db, "late"):
+        for key in (1, 2):
+            change_both(db, consumer, key)
+        until(lambda: any(r.op == "T" for r in now(consumer).rows["public.late"]), "a first part is published")
+        consumer.kill()
+    db.execute("UPDATE late SET v = 'while away' WHERE id < 5; DELETE FROM late WHERE id = 8")
+    consumer.start(wait=False)
+    until(lambda: consumer.log.read_text().count("table captured table=public.late") == 2, "copied again")
+    change_both(db, consumer, 3)
+    content = check(consumer, ["public.early", "public.late"])
+    first, second = (row for row in content.rows["public.late"] if row.op == "T" and row.snapshot)
+    frontiers = [position(record["frontier"]) for record in content.progress]
+    assert first.lsn < second.lsn
+    assert not [at for at in frontiers if first.lsn < at <= second.lsn], "a frontier that counts half a copy"
+    if consumer.mode == "log":
+        assert sum("unfinished" in record for record in content.progress) > 2, "it takes several transactions"
+        assert "unfinished" not in content.progress[-1]

@@ -50,6 +50,29 @@ def test_a_waiting_capture_holds_the_frontier_below_its_point() -> None:
     assert frontier.publishable == Lsn(150)
 
 
+def test_the_next_point_is_behind_everything_and_no_commit_can_start_before_it() -> None:
+    frontier = Frontier(Lsn(96))
+    assert frontier.next_point == Lsn(104)
+    frontier.begin(Lsn(160))
+    assert frontier.next_point == Lsn(168), "the open commit belongs before the point"
+    frontier.commit(Lsn(200))
+    assert not frontier.passed(frontier.next_point)
+    assert (frontier.next_point.value - 1) % 8 == 7
+
+
+def test_half_a_copy_of_an_earlier_instance_holds_the_frontier_until_it_is_released() -> None:
+    frontier = Frontier(Lsn(200))
+    frontier.hold(Lsn(100), Lsn(151))
+    frontier.limit = Lsn(240)
+    frontier.reach(Lsn(300))
+    assert frontier.publishable == Lsn(150)
+    frontier.limit = None
+    frontier.mark_published(Lsn(150), Lsn(300))
+    assert (frontier.published, frontier.durable) == (Lsn(150), Lsn(300))
+    frontier.release()
+    assert frontier.publishable == Lsn(300)
+
+
 def test_a_point_the_stream_has_passed() -> None:
     frontier = Frontier(Lsn(100))
     frontier.begin(Lsn(150))

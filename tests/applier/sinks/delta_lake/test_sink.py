@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from dataclasses import replace
 from importlib import resources
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from applier import metrics
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
 from applier.plan.stream_table import StreamTable
@@ -115,6 +117,63 @@ def test_one_of_two_equal_nan_rows_leaves(tmp_path: Path) -> None:
     assert [(a, math.isnan(b)) for a, b in stored(tmp_path).elements() if b is not None] == [(1, True)]
 
 
+def test_a_commit_that_raised_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the commit the library writes the log's own checkpoint; a full disk there must not double the rows."""
+    monkeypatch.setitem(PROPERTIES, "delta.checkpointInterval", "1")
+    sink, table = DeltaSink(str(tmp_path)), stream_table((0,))
+    sink.queue.add(table, delta(Counter(), Counter({(1, 0.5): 1}), LsnRange(ORIGIN, Lsn(10))))
+    sink.flush()
+    hint = Path(sink.path(table)) / "_delta_log" / "_last_checkpoint"
+    hint.unlink(missing_ok=True)
+    (hint / "in the way").mkdir(parents=True)
+    failures = metrics.DELTA_FAILURES._value.get()
+    sink.queue.add(table, delta(Counter(), Counter({(2, None): 1}), LsnRange(Lsn(10), Lsn(20))))
+    sink.flush()
+    assert metrics.DELTA_FAILURES._value.get() == failures + 1, "the commit did not raise"
+    assert stored(tmp_path) == Counter({(1, 0.5): 1, (2, None): 1}), "it was made, though"
+    (hint / "in the way").rmdir()
+    hint.rmdir()
+    sink.flush()
+    assert sink.queue.is_idle(table.id)
+    assert stored(tmp_path) == Counter({(1, 0.5): 1, (2, None): 1})
+    assert sink.frontier(table) == Lsn(20)
+
+
+def test_a_delta_that_is_in_the_log_is_not_written_again(tmp_path: Path) -> None:
+    table = stream_table((0,))
+    second = delta(Counter(), Counter({(2, None): 1}), LsnRange(Lsn(10), Lsn(20)))
+    for _ in range(2):
+        sink = DeltaSink(str(tmp_path))
+        sink.queue.add(table, delta(Counter(), Counter({(1, 0.5): 1}), LsnRange(ORIGIN, Lsn(10))))
+        sink.queue.add(table, second)
+        sink.flush()
+    sink.queue.add(table, second)
+    sink.flush()
+    assert stored(tmp_path) == Counter({(1, 0.5): 1, (2, None): 1})
+
+
+@pytest.mark.parametrize("key", [None, (0, 1)])
+def test_zeros_of_both_signs(tmp_path: Path, key: tuple[int, ...] | None) -> None:
+    """The library's own comparison of floats confuses them."""
+    rng, before, values = random.Random(3), Counter[str](), {repr(v): v for v in (-0.0, 0.0, 1.5, math.nan)}
+    sink, table = DeltaSink(str(tmp_path)), stream_table(key)
+    for number in range(8):
+        texts = rng.choices(list(values), k=4) if key is None else rng.sample(list(values), 2)
+        after = Counter(texts)
+        weights = [(values[text], n) for text in values if (n := after[text] - before[text])]
+        rows = {
+            "c0": pa.array([1] * len(weights), pa.int32()),
+            "c1": pa.array([value for value, _ in weights], pa.float64()),
+            WEIGHT: pa.array([n for _, n in weights], pa.int64()),
+        }
+        old = Lsn(number * 10) if number else ORIGIN
+        sink.queue.add(table, MemoryDelta(LsnRange(old, Lsn(number * 10 + 10)), pa.table(rows)))
+        assert sink.flush() == []
+        held = DeltaTable(sink.path(table)).to_pyarrow_table().column(1).to_pylist()
+        assert Counter(map(repr, held)) == after
+        before = after
+
+
 def test_a_dropped_stream_table_leaves_nothing_to_its_successor(tmp_path: Path) -> None:
     sink = DeltaSink(str(tmp_path))
     sink.queue.add(stream_table((0,), 1), delta(Counter(), Counter({(1, 0.5): 1}), LsnRange(ORIGIN, Lsn(10))))
@@ -199,3 +258,30 @@ def test_spark_delta_rs_and_duckdb_read_any_retained_position(tmp_path: Path, sp
         by_delta_rs = zip(*[column.to_pylist() for column in at.columns], strict=True)
         assert Counter(by_duck) == Counter(by_delta_rs) == state
     assert Counter(duck.execute(f"FROM delta_scan('{path}')").fetchall()) == states[-1]
+
+
+@pytest.mark.parametrize("key", [(0,), None])
+@pytest.mark.parametrize("merge_rows", [200_000, 0])
+def test_columns_that_come_later_are_added(tmp_path: Path, key: tuple[int, ...] | None, merge_rows: int) -> None:
+    """The rows that are there have NULL in them until a delta says otherwise; also when it is too large for memory."""
+    old, sink = stream_table(key), DeltaSink(str(tmp_path), merge_rows=merge_rows)
+    sink.queue.add(old, delta(Counter(), Counter({(1, 1.0): 1, (2, 2.0): 1}), LsnRange(ORIGIN, Lsn(10))))
+    assert sink.flush() == []
+    columns = (*old.columns, Column("later", INT))
+    fields = tuple(Field(ValueType.of_column(c.type), True) for c in columns)
+    scan = Scan(TableId("public", "t"), 1, ("a", "b", "c"), fields, key)
+    new = replace(old, columns=columns, plan=StreamPlan(scan, tuple(c.name for c in columns)))
+    changed = pa.table(
+        {
+            "c0": pa.array([1, 1, 3], pa.int32()),
+            "c1": pa.array([1.0, 1.0, 3.0], pa.float64()),
+            "c2": pa.array([None, 7, 9], pa.int32()),
+            WEIGHT: pa.array([-1, 1, 1], pa.int64()),
+        }
+    )
+    sink.queue.add(new, MemoryDelta(LsnRange(Lsn(10), Lsn(20)), changed))
+    assert sink.flush() == [] and sink.frontier(new) == Lsn(20)
+    held = DeltaTable(str(tmp_path / "public" / "st")).to_pyarrow_table()
+    assert held.column_names == [c.name for c in columns]
+    rows = Counter(zip(*[column.to_pylist() for column in held.columns], strict=True))
+    assert rows == {(1, 1.0, 7): 1, (2, 2.0, None): 1, (3, 3.0, 9): 1}

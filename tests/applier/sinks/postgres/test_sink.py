@@ -15,8 +15,9 @@ from psycopg import sql
 
 from applier.catalog.install import install_catalog
 from applier.errors import GroupCommitRefused, TargetDiverged, TargetError
-from applier.sinks.delta import StagedDelta
+from applier.sinks.delta import MemoryDelta, StagedDelta
 from applier.sinks.postgres.full_diff import FullResult
+from applier.zset import net
 from shared_schema.lsn import Lsn, LsnRange
 from tests.applier.sinks.stream_tables import Bag, Connection, committed, delta, executed, held, make, sink, zset
 
@@ -83,7 +84,7 @@ def test_any_states_in_any_batches(
     check()
 
 
-def contents(rows: pa.Table | sql.Composable, old: int, new: int) -> FullResult:
+def contents(rows: pa.Table | sql.Identifier, old: int, new: int) -> FullResult:
     return FullResult(LsnRange(Lsn(old), Lsn(new)), rows)
 
 
@@ -91,15 +92,85 @@ def bag_of(rows: object) -> Counter[str]:
     return Counter(str(row) for row in zip(*[c.to_pylist() for c in rows.columns], strict=True))  # type: ignore[attr-defined]
 
 
-def test_contents_may_be_a_query(db: Connection, database: str) -> None:
+CASE_INSENSITIVE = b"""
+CREATE TYPE ci;
+CREATE FUNCTION ci_in(cstring) RETURNS ci LANGUAGE internal IMMUTABLE STRICT AS 'textin';
+CREATE FUNCTION ci_out(ci) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'textout';
+CREATE TYPE ci (INPUT = ci_in, OUTPUT = ci_out, LIKE = text, CATEGORY = 'S');
+CREATE CAST (ci AS text) WITHOUT FUNCTION AS IMPLICIT;
+CREATE FUNCTION ci_cmp(ci, ci) RETURNS int LANGUAGE sql IMMUTABLE STRICT
+    AS 'SELECT pg_catalog.bttextcmp(pg_catalog.lower($1::text), pg_catalog.lower($2::text))';
+CREATE FUNCTION ci_lt(ci, ci) RETURNS bool LANGUAGE sql IMMUTABLE STRICT AS 'SELECT public.ci_cmp($1, $2) < 0';
+CREATE FUNCTION ci_le(ci, ci) RETURNS bool LANGUAGE sql IMMUTABLE STRICT AS 'SELECT public.ci_cmp($1, $2) <= 0';
+CREATE FUNCTION ci_eq(ci, ci) RETURNS bool LANGUAGE sql IMMUTABLE STRICT AS 'SELECT public.ci_cmp($1, $2) = 0';
+CREATE FUNCTION ci_ge(ci, ci) RETURNS bool LANGUAGE sql IMMUTABLE STRICT AS 'SELECT public.ci_cmp($1, $2) >= 0';
+CREATE FUNCTION ci_gt(ci, ci) RETURNS bool LANGUAGE sql IMMUTABLE STRICT AS 'SELECT public.ci_cmp($1, $2) > 0';
+CREATE OPERATOR < (LEFTARG = ci, RIGHTARG = ci, FUNCTION = ci_lt);
+CREATE OPERATOR <= (LEFTARG = ci, RIGHTARG = ci, FUNCTION = ci_le);
+CREATE OPERATOR = (LEFTARG = ci, RIGHTARG = ci, FUNCTION = ci_eq, MERGES);
+CREATE OPERATOR >= (LEFTARG = ci, RIGHTARG = ci, FUNCTION = ci_ge);
+CREATE OPERATOR > (LEFTARG = ci, RIGHTARG = ci, FUNCTION = ci_gt);
+CREATE OPERATOR CLASS ci_ops DEFAULT FOR TYPE ci USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =,
+    OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 ci_cmp(ci, ci);
+"""
+"""A type of texts that are compared without their case, as the type of an extension would be."""
+
+
+@pytest.mark.parametrize("server", [None, PG14], ids=["merge", "without_merge"])
+def test_keys_that_are_equal_and_look_different(db: Connection, database: str, server: int | None) -> None:
+    """1.0 becomes 1.00, -0 becomes 0 and a text changes its case: the row is found by its key, and replaced."""
+    db.execute(CASE_INSENSITIVE)
+    states: list[Bag] = [
+        Counter({("1.0", 0.5, "a", 1): 1, ("2", 0.5, "b", 1): 1, (None, 0.5, "c", 1): 1, ("3", -0.0, "d", 1): 1}),
+        Counter({("1.00", 0.5, "A", 1): 1, ("2.0", 0.5, "b", 2): 1, (None, 0.5, "C", 1): 1, ("3", 0.0, "d", 1): 1}),
+        Counter({("1", 0.5, "a", 7): 1, ("4.0", 0.5, "b", 2): 1, (None, 0.5, "C", 5): 1}),
+        Counter({("4.00", 0.5, "B", 2): 1, ("2", 0.5, "b", 1): 1}),
+    ]
+    for size in (100, 1):
+        table = make(db, f"st{size}", {"n": "numeric", "f": "float8", "t": "ci", "v": "int"}, (0, 1, 2))
+        db.execute(f"CREATE UNIQUE INDEX ON st{size} (n, f, t)".encode())
+        to, before = sink(database, size, server), Bag()
+        for number, after in enumerate(states):
+            weights = [(row, 1) for row in after] + [(row, -1) for row in before]
+            rows = net(pa.concat_tables([zset(table, Counter({row: n})) for row, n in weights]))
+            lsn_range = LsnRange(Lsn(number * 10), Lsn(number * 10 + 10))
+            to.apply(table, MemoryDelta(lsn_range, rows), NOW, executed("test"))
+            assert sorted(map(repr, held(db, table))) == sorted(map(repr, after))
+            before = after
+    with pytest.raises(TargetDiverged):
+        gone = zset(table, Counter({("9", 0.5, "a", 1): -1}))
+        to.apply(table, MemoryDelta(LsnRange(Lsn(40), Lsn(50)), gone), NOW, executed("test"))
+
+
+@pytest.mark.parametrize("driver_rows", [1, 100], ids=["staged", "on the driver"])
+@pytest.mark.parametrize("key", [(0, 1), None], ids=["keyed", "keyless"])
+def test_a_full_result_replaces_a_zero_of_the_other_sign(
+    db: Connection, database: str, key: tuple[int, ...] | None, driver_rows: int
+) -> None:
+    table = make(db, "st", {"f": "float8", "g": "float4", "v": "int"}, key)
+    to = sink(database, driver_rows=driver_rows)
+    to.apply(
+        table, delta(table, Counter(), Counter({(-0.0, -0.0, 1): 1, (1.5, -0.0, 2): 1}), (0, 10)), NOW, executed("a")
+    )
+    db.execute("CREATE TABLE whole AS VALUES ('0'::float8, '-0'::float4, 1), ('1.5', '0', 2)")
+    db.execute("ALTER TABLE whole RENAME column1 TO f; ALTER TABLE whole RENAME column2 TO g")
+    db.execute("ALTER TABLE whole RENAME column3 TO v")
+    full_result = contents(sql.Identifier("whole"), 10, 20)
+    with to.replace(table, full_result, NOW, executed("full"), acknowledged=Lsn(10)).lease() as made:
+        assert bag_of(made.rows) == Counter(
+            ["(-0.0, -0.0, 1, -1)", "(0.0, -0.0, 1, 1)", "(1.5, -0.0, 2, -1)", "(1.5, 0.0, 2, 1)"]
+        )
+    assert sorted(map(repr, held(db, table))) == ["(0.0, -0.0, 1)", "(1.5, 0.0, 2)"]
+
+
+def test_contents_may_be_a_table(db: Connection, database: str) -> None:
     table = make(db, "st", COLUMNS, (0,))
     before: Bag = Counter({(1, "old", None, "1.0", None): 1, (2, "same", 0.5, None, '{"a" : 1}'): 1})
     to = sink(database)
     to.apply(table, delta(table, Counter(), before, (0, 10)), NOW, executed("fill"))
-    query = sql.SQL(
-        """SELECT 1, 'new', NULL::float8, 1.00, NULL::json UNION ALL SELECT 2, 'same', 0.5, NULL, '{"a" : 1}'"""
-    )
-    made = to.replace(table, contents(query, 10, 20), NOW, executed("full"), acknowledged=Lsn(10))
+    db.execute("CREATE TABLE whole AS TABLE st WITH NO DATA")
+    db.execute("""INSERT INTO whole VALUES (1, 'new', NULL, 1.00, NULL), (2, 'same', 0.5, NULL, '{"a" : 1}')""")
+    made = to.replace(table, contents(sql.Identifier("whole"), 10, 20), NOW, executed("full"), acknowledged=Lsn(10))
     assert bag_of(made.rows) == Counter(["(1, 'new', None, '1.00', None, 1)", "(1, 'old', None, '1.0', None, -1)"])
     assert [bag_of(d.rows) for d in committed(database).pending_deltas(table, Lsn(10))] == [bag_of(made.rows)]
     assert committed(database).pending_deltas(table, Lsn(20)) == []

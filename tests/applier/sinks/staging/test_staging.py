@@ -401,3 +401,50 @@ def test_a_large_change_leaves_the_driver_alone(
         assert isinstance(kept, OutboxDelta) is (2 * rows > PART_ROWS)
         assert sum(1 for _ in delta_change_rows(table, kept, number=1, empty_first=False)) == 2 * rows
     assert grown[0] < 300, f"the driver grew by {grown[0]:.0f} MB"
+
+
+def test_staged_keys_that_are_equal_and_look_different(db: Connection, database: str, spark: SparkSession) -> None:
+    """Spark puts 1.0 and 1.00 into different parts: the deletion of one comes before the insertion of the other."""
+    table = make(db, "st", {"n": "numeric", "f": "float8", "v": "int"}, (0, 1))
+    ones = [f"{i}.0" for i in range(1, 30)]
+    first: Bag = Counter({(n, -0.0, 1): 1 for n in ones})
+    second: Bag = Counter({(n + "0", -0.0, 1): 1 for n in ones[:20]} | {(n, -0.0, 2): 1 for n in ones[20:]})
+    third: Bag = Counter({(n + "0", 0.0, 1): 1 for n in ones[:20]})
+    to = sink(database)
+    with staged(database, table, zframe(spark, table, first), (0, 10)).lease() as fill:
+        to.apply(table, fill, NOW, executed("fill"))
+    for number, (old, new) in enumerate([(first, second), (second, third)], start=1):
+        came, left = zframe(spark, table, new), zframe(spark, table, Counter({row: -1 for row in old}))
+        with staged(database, table, came.union(left), (number * 10, number * 10 + 10), parts=4).lease() as change:
+            to.apply(table, change, NOW, executed("changes"))
+        assert sorted(map(repr, held(db, table))) == sorted(map(repr, new))
+
+
+def test_staged_rows_are_printed_by_the_pins(
+    db: Connection, database: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """What the database or the role says about styles does not reach what other sinks read."""
+    name = db.info.dbname
+    for setting, value in (
+        ("intervalstyle", "iso_8601"),
+        ("datestyle", "SQL, DMY"),
+        ("extra_float_digits", "-15"),
+        ("bytea_output", "escape"),
+        ("timezone", "Asia/Tokyo"),
+    ):
+        db.execute(f"ALTER DATABASE \"{name}\" SET {setting} = '{value}'".encode())
+    columns = {"i": "interval", "f": "float8", "d": "date", "at": "timestamptz", "b": "bytea", "r": "daterange"}
+    table = make(db, "st", columns, None)
+    at = datetime(2024, 2, 29, 12, tzinfo=UTC)
+    values = ("1 mon 2 days 03:04:05", 0.1 + 0.2, at.date(), at, b"\x00\xff", "[2024-01-02,2024-03-04)")
+    rows: Bag = Counter({values: 2})
+    with staged(database, table, zframe(spark, table, rows), (0, 10)).lease() as fill:
+        sink(database).apply(table, fill, NOW, executed("fill"))
+        assert [r.values for r in delta_change_rows(table, fill, number=1, empty_first=False)] == [values, values]
+        delta_sink = DeltaSink(str(tmp_path), database, merge_rows=0)
+        delta_sink.queue.add(table, fill)
+        delta_sink.flush()
+    stored = DeltaTable(delta_sink.path(table)).to_pyarrow_table().to_pylist()
+    assert [tuple(row.values()) for row in stored] == [values, values]
+    whole = committed(database).target_rows(table, LsnRange(Lsn(0), Lsn(10)))
+    assert [tuple(row.values()) for row in whole.rows.to_pylist()] == [(*values, 2)]

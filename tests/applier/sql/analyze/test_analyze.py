@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from applier.plan.limits import DEFAULT_LIMITS, PlanBudget
 from applier.sql.analyze.analyze import AnalyzedQuery, analyze
 from applier.sql.analyze.built_ins import built_ins_of
 from applier.sql.bind.bind import bind
@@ -51,7 +52,7 @@ def app(database: str) -> Iterator[psycopg.Connection[Any]]:
 def _plan_without_server(analyzed: AnalyzedQuery) -> str:
     tree = read_query(analyzed.tree, analyzed.catalog.major)
     bound = bind(tree, analyzed.catalog, read_sources(tree, analyzed.catalog))
-    return repr(decorrelate(bound))
+    return repr(decorrelate(bound, PlanBudget(DEFAULT_LIMITS)))
 
 
 @pytest.mark.parametrize(
@@ -113,12 +114,13 @@ def _count_statements(connection: psycopg.Connection[Any], query: str, postgres_
 @pytest.mark.parametrize(
     ("query", "statements"),
     [
-        # BEGIN, pins, CREATE VIEW, the tree, the relations, ROLLBACK; and the statement that ends the count.
-        ("SELECT a.id, b.name FROM plain a JOIN plain b ON a.name = b.name", 6 + 1),
+        # BEGIN, a confined place, pins, CREATE VIEW, the tree, the relations, ROLLBACK; and the statement that ends the
+        # count.
+        ("SELECT a.id, b.name FROM plain a JOIN plain b ON a.name = b.name", 7 + 1),
         # The types, and the labels of enums.
-        ("SELECT m, count(*) AS n FROM t WHERE p > 1 AND m <> 'sad' GROUP BY m", 8 + 1),
+        ("SELECT m, count(*) AS n FROM t WHERE p > 1 AND m <> 'sad' GROUP BY m", 9 + 1),
         # The relations of a view and of the view in it, and the body of a function, in a savepoint.
-        ("SELECT id FROM above", 10 + 6 + 1),
+        ("SELECT id FROM above", 11 + 7 + 1),
     ],
 )
 def test_few_round_trips(app: psycopg.Connection[Any], query: str, statements: int) -> None:

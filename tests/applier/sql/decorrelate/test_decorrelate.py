@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from applier.functions.aggregates.aggregates import COUNT
 from applier.plan.expr import BOOL, INT4, Call, Coalesce, Col, Const, Expr
+from applier.plan.limits import DEFAULT_LIMITS, PlanBudget
 from applier.plan.nodes import Aggregate, Field, Join, Node, OuterJoin, Project, Scan, SemiJoin, walk
 from applier.sql.bound.columns import BoundColumn, ItemCol, OuterCol, SubqueryCol
 from applier.sql.bound.nodes import (
@@ -59,7 +60,7 @@ A, B = _scan("a"), _scan("b")
 
 def test_exists_in_where_is_a_semi_join() -> None:
     bound = replace(OUTER, matches=(MatchJoin(0, False, False, Col(1, BOOL)),))
-    assert decorrelate(bound) == SemiJoin(A, B, ((OWN, OWN),), None, anti=False)
+    assert decorrelate(bound, PlanBudget(DEFAULT_LIMITS)) == SemiJoin(A, B, ((OWN, OWN),), None, anti=False)
 
 
 def test_exists_as_a_value_counts_the_rows_of_each_group() -> None:
@@ -67,7 +68,7 @@ def test_exists_as_a_value_counts_the_rows_of_each_group() -> None:
     counted = Coalesce((Col(2, COUNT.type), Const(0, COUNT.type)), COUNT.type)
     joined = OuterJoin(A, Aggregate(B, (OWN,), (COUNT,)), ((OWN, OWN),), None, full=False)
     found = Call("int8gt(int8,int8)", (counted, Const(0, COUNT.type)), BOOL)
-    assert decorrelate(bound) == Project(joined, (OWN, found))
+    assert decorrelate(bound, PlanBudget(DEFAULT_LIMITS)) == Project(joined, (OWN, found))
 
 
 def test_a_query_that_reads_more_than_in_where_is_evaluated_over_the_domain() -> None:
@@ -75,7 +76,7 @@ def test_a_query_that_reads_more_than_in_where_is_evaluated_over_the_domain() ->
     bound = replace(OUTER, subqueries=(dependent,), where=(Col(1, BOOL),))
     domain = Aggregate(A, (OWN,), ())
     inner = Project(Join(domain, B, ((OWN, OWN),), None), (OWN,))
-    assert decorrelate(bound) == SemiJoin(A, inner, ((OWN, OWN),), None, anti=False)
+    assert decorrelate(bound, PlanBudget(DEFAULT_LIMITS)) == SemiJoin(A, inner, ((OWN, OWN),), None, anti=False)
 
 
 def test_a_lateral_query_is_joined_by_its_conditions() -> None:
@@ -83,7 +84,7 @@ def test_a_lateral_query_is_joined_by_its_conditions() -> None:
     columns = (ItemCol(1, 1), ItemCol(2, 1))
     bound = _select(1, A, columns, (OWN, Col(1, INT4, False)))
     bound = replace(bound, items=bound.items | {2: lateral}, tables=(ItemRef(1), ItemRef(2)))
-    plan = decorrelate(bound)
+    plan = decorrelate(bound, PlanBudget(DEFAULT_LIMITS))
     assert [type(node) for node in walk(plan)] == [Project, Join, Scan, Project, Scan]
     assert _join(plan).equi == ((OWN, OWN),)
 

@@ -19,4 +19,7 @@ public @interface SqlFunction {
 
     /** Whether the method is called with NULL arguments; otherwise they make the result NULL without a call. */
     boolean acceptsNull() default false;
+
+    /** Whether the same arguments always give the same result. */
+    boolean deterministic() default true;
 }

@@ -26,7 +26,7 @@ public final class SqlFunctions {
         ArrayFunctions.class, ArrayComparisons.class, ByteaFunctions.class, CastFunctions.class, DateFunctions.class,
         DateFields.class, DateTexts.class, FloatAggregates.class, FloatFunctions.class, IntervalFunctions.class,
         JsonAccess.class, JsonBuilding.class, JsonKeys.class, JsonPathFunctions.class, JsonTables.class,
-        JsonTextFunctions.class, LikeFunctions.class, NumberFormat.class, NumericAggregates.class,
+        JsonTextFunctions.class, LikeFunctions.class, MessageBudget.class, NumberFormat.class, NumericAggregates.class,
         NumericConversions.class, NumericFunctions.class, NumericRounding.class, RangeFunctions.class,
         RegexFunctions.class, RowFunctions.class, TextFunctions.class, TimeFunctions.class, TimestampFormat.class);
 
@@ -39,7 +39,7 @@ public final class SqlFunctions {
             for (Method method : functions.getDeclaredMethods()) {
                 SqlFunction function = method.getAnnotation(SqlFunction.class);
                 if (function != null) {
-                    var builder = new CallBuilder(functions, method, function.acceptsNull());
+                    var builder = new CallBuilder(functions, method, function);
                     registry.createOrReplaceTempFunction(function.value(), builder, "scala_udf");
                 }
             }
@@ -53,12 +53,14 @@ public final class SqlFunctions {
         private final DataType type;
         private final boolean acceptsNull;
         private final boolean nullable;
+        private final boolean deterministic;
 
-        CallBuilder(Class<?> functions, Method method, boolean acceptsNull) {
+        CallBuilder(Class<?> functions, Method method, SqlFunction function) {
             this.functions = functions;
             this.method = method.getName();
             this.type = sparkType(method.getReturnType());
-            this.acceptsNull = acceptsNull;
+            this.acceptsNull = function.acceptsNull();
+            this.deterministic = function.deterministic();
             this.nullable = !method.getReturnType().isPrimitive();
         }
 
@@ -66,7 +68,7 @@ public final class SqlFunctions {
         public Expression apply(Seq<Expression> arguments) {
             Seq<AbstractDataType> notChecked = List$.MODULE$.empty();
             return new StaticInvoke(
-                functions, type, method, arguments, notChecked, !acceptsNull, nullable, true, Option.empty());
+                functions, type, method, arguments, notChecked, !acceptsNull, nullable, deterministic, Option.empty());
         }
     }
 

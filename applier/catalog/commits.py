@@ -1,0 +1,79 @@
+"""Sessions that were at work when the catalog was looked at in; those whose commit may be under way out. Pure.
+
+A commit is in the log before other sessions see it, and a synchronous standby that is away makes that gap long. So a
+session that is committing when we look may have altered something that the comparison does not see yet. A session that
+waits for its client has not begun to commit. Most commits take microseconds: one that still runs after a short pause,
+and does not wait for a standby, is an ordinary long statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+_FIRST = re.compile(r"^\s*(?:/\*.*?\*/\s*|--[^\n]*\n\s*)*([a-z]+)\b([^;]*)(;?.*)$", re.IGNORECASE | re.DOTALL)
+_READS_AND_WRITES = frozenset(
+    ("select", "insert", "update", "delete", "merge", "with", "values", "table", "copy", "fetch", "explain", "truncate")
+)
+"""Statements that alter no object, unless they call a function that does."""
+_UPKEEP = frozenset(("vacuum", "analyze", "cluster", "reindex", "refresh"))
+"""Statements that take long, and strong locks, and change nothing that a plan rests on."""
+_LONG = frozenset(("call", "do", "execute"))
+"""Statements that may run for hours and do anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAtWork:
+    """A session with a transaction that writes: its state in pg_stat_activity and the objects it has locked strongly.
+
+    `state` is None, and `query` without content, where the role may not see the activity of others.
+    """
+
+    pid: int
+    xid: str
+    state: str | None
+    wait_event: str
+    query: str
+    backend: str
+    locked: frozenset[int]
+
+    @property
+    def statement(self) -> str:
+        """The first word of the statement; empty when others follow one that is harmless by itself."""
+        found = _FIRST.match(self.query)
+        if found is None:
+            return ""
+        word, is_alone = found[1].lower(), not found[3].strip(" \n\t;")
+        return word if is_alone or word not in _READS_AND_WRITES | _UPKEEP else ""
+
+    @property
+    def waits_for_standby(self) -> bool:
+        """Whether its commit is in the log and waits for a synchronous standby."""
+        return self.wait_event == "SyncRep"
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether its commit may be under way."""
+        if self.backend.startswith("autovacuum") or (self.state or "").startswith("idle"):
+            return False
+        return self.waits_for_standby or self.statement not in _UPKEEP
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its statement may run for long before it commits; not known of a session that we may not see."""
+        return self.state is not None and self.statement in (_READS_AND_WRITES | _LONG | {""})
+
+    def concerns(self, objects: Collection[int]) -> bool:
+        """Whether it may have altered one of these objects."""
+        if not self.locked.isdisjoint(objects):
+            return True
+        # Nothing is locked while a function is replaced: then only the statement tells.
+        return self.state is not None and self.statement not in _READS_AND_WRITES
+
+
+def commits_under_way(first: Iterable[SessionAtWork], second: Iterable[SessionAtWork]) -> list[SessionAtWork]:
+    """Return the sessions of the first look whose commit may still be under way at a second one, shortly after."""
+    still = {(s.pid, s.xid): s for s in second if s.may_commit}
+    found = [still[s.pid, s.xid] for s in first if s.may_commit and (s.pid, s.xid) in still]
+    return [s for s in found if s.waits_for_standby or not s.is_long]

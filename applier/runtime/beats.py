@@ -1,0 +1,106 @@
+"""Beats every second into the catalog, listens to the beats of the consumer, and reports its silence.
+
+Two threads: a database or a broker that hangs must not hide what is known of the other one. No tick waits for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import psycopg
+from confluent_kafka import KafkaException
+
+from applier import metrics
+from applier.catalog.beats import BeatStore, Heard
+from applier.errors import Infrastructure
+from applier.ingest.beat_reader import BeatReader
+from applier.ingest.source_clock import SourceClock
+from applier.runtime.condition import ApplierCondition
+from shared_schema.beats import BEAT_EVERY_S, Beat
+from shared_schema.lsn import Lsn
+from shared_schema.table_schema import TableId
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Beats:
+    """The beats of one applier; `store` has a connection of its own."""
+
+    store: BeatStore
+    open_reader: Callable[[], BeatReader]
+    condition: ApplierCondition
+    clock: SourceClock
+    on_loss: Callable[[str, Lsn | None], None] = field(default=lambda _problem, _before: None)
+    """Called with what each beat says about published changes that the server lacks: None if it lacks none."""
+    _last: tuple[Beat, float] | None = None
+    """The last beat of the consumer, and when it arrived."""
+    _settled: Lsn | None = field(default=None)
+    """The frontier for which stream tables that lag were looked for."""
+    _is_silent: bool = False
+
+    def listen(self, stopping: threading.Event) -> None:
+        """Read the consumer's beats until `stopping` is set."""
+        while not stopping.is_set():
+            try:
+                with self.open_reader() as reader:
+                    while not stopping.is_set():
+                        if (beat := reader.read(BEAT_EVERY_S)) is not None:
+                            self._hear(beat, time.monotonic())
+            except KafkaException as error:
+                log.warning("beats of the consumer cannot be read", extra={"error": str(error).splitlines()[0]})
+                stopping.wait(BEAT_EVERY_S)
+
+    def run(self, stopping: threading.Event) -> None:
+        """Beat until `stopping` is set; a database that is away is the tick's to report."""
+        while not stopping.is_set():
+            try:
+                self._beat()
+            except (Infrastructure, psycopg.Error) as error:
+                log.debug("a beat was not written", extra={"error": str(error).splitlines()[0]})
+            stopping.wait(BEAT_EVERY_S)
+
+    def _hear(self, beat: Beat, at: float) -> None:
+        self.on_loss(beat.problem or "", beat.lost_before)
+        if beat.lost_before is not None:
+            return
+        self.clock.hear(beat.clock_us, at)
+        self._last = beat, at
+        self.condition.hear_beat(at, beat.problem)
+
+    def _beat(self) -> None:
+        heard = self._heard()
+        self.store.write(self.condition.problem, heard)
+        self.condition.hear_database(time.monotonic())
+        if (written := self.store.consumer()) is not None:
+            age_s, problem = written
+            self.condition.hear_consumer(time.monotonic() - age_s, problem)
+        if heard is not None:
+            self._settle(heard.beat)
+        staleness = {str(TableId(*name)): seconds for name, seconds in self.store.staleness().items()}
+        metrics.STALENESS.set(staleness, time.monotonic())
+        self._report(self.condition.consumer_problem)
+
+    def _heard(self) -> Heard | None:
+        now = time.monotonic()
+        if self._last is None or (source_now_us := self.clock.now_us(now)) is None:
+            return None
+        beat, at = self._last
+        return Heard(beat, now - at, source_now_us)
+
+    def _settle(self, beat: Beat) -> None:
+        if beat.now is None or beat.earlier is None or beat.now.frontier == self._settled:
+            return
+        self.store.settle(beat.earlier, beat.now)
+        self._settled = beat.now.frontier
+
+    def _report(self, problem: str) -> None:
+        if bool(problem) == self._is_silent:
+            return
+        self._is_silent = bool(problem)
+        log.warning("the stream is silent" if problem else "the stream is back", extra={"problem": problem})
+        self.store.alert("stream_silent" if problem else "stream_back", problem)

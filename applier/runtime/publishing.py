@@ -1,0 +1,79 @@
+"""Deltas that PostgreSQL has committed in; the same on their topics, beside the ticks, out.
+
+A thread of its own: however many rows a fill has, no tick waits for a broker. What fails is tried again; a delta that
+cannot be published suspends its stream table.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from applier import metrics
+from applier.catalog.catalog import Catalog
+from applier.errors import Infrastructure, PublishingFailed
+from applier.sinks.commit_to_visible import TOPIC, CommitToVisible
+from applier.sinks.downstream import Downstream
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.25
+
+FINISH_WITHIN_S = 5.0
+
+RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
+"""Pauses before publishing is tried again while the broker is not available; the last applies to all later ones."""
+
+
+@dataclass(frozen=True)
+class Publishing:
+    """Publishes in the background; `catalog` has a connection of its own."""
+
+    downstream: Downstream
+    catalog: Catalog
+    visible: CommitToVisible
+    on_failure: Callable[[BaseException], None]
+
+    def run(self, stopping: threading.Event) -> None:
+        """Publish until `stopping` is set; report a failure to the main thread, which then stops the applier."""
+        failures = 0
+        try:
+            while not stopping.is_set():
+                self.downstream.wait_for_deltas(LOOK_EVERY_S)
+                try:
+                    self.publish(stopping)
+                    failures = 0
+                except Infrastructure as error:
+                    pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
+                    failures += 1
+                    metrics.PUBLISHING_FAILURES.inc()
+                    log.warning("publishing will be repeated", extra={"error": error.log_text, "after_s": pause})
+                    stopping.wait(pause)
+        except BaseException as error:
+            self.on_failure(error)
+            raise
+
+    def publish(self, stopping: threading.Event | None = None) -> None:
+        """Publish what is queued; suspend a stream table whose rows cannot be published."""
+        try:
+            for table, delta in self.downstream.publish(stopping):
+                self.visible.observe(TOPIC, table, delta.lsn_range.lower)
+        except PublishingFailed as error:
+            log.exception("stream table suspended", extra={"error": error.log_text})
+            self.catalog.stream_tables.suspend(error.pgt_id, error)
+            self.downstream.forget(error.pgt_id)
+            metrics.SUSPENSIONS.inc()
+
+    def finish(self) -> None:
+        """At a clean stop: publish what is queued as far as a few seconds allow; the next start publishes the rest."""
+        stopping = threading.Event()
+        timer = threading.Timer(FINISH_WITHIN_S, stopping.set)
+        timer.start()
+        try:
+            self.publish(stopping)
+        except Infrastructure as error:
+            log.warning("the last deltas are not published", extra={"error": error.log_text})
+        finally:
+            timer.cancel()

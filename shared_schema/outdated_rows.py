@@ -1,0 +1,50 @@
+"""The facts of a table when its rows were copied and the present ones in; whether the rows changed behind the log, out.
+
+A copy knows columns by name and type. Rows change without change rows when a column is rewritten, when another one has
+its name, and when a label of an enum is renamed. VACUUM FULL, CLUSTER and TRUNCATE write other files and change no row
+that the log does not have. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from shared_schema.dependency_facts import ColumnFact, RelationFact
+
+
+def outdated_rows(old: RelationFact, new: RelationFact, in_trace: Collection[str]) -> str | None:
+    """Return why the rows of a trace are no longer those of the table; None where they are.
+
+    `in_trace` are the columns that the trace has values of. A trace knows columns by name and type.
+    """
+    for column in new.columns:
+        was = old.named(column.name)
+        if was is None:
+            if column.name in in_trace:
+                return f"column {column.name} of {new.table} is another one than before"
+        elif was.number != column.number:
+            return f"column {column.name} of {new.table} is another one than before"
+        elif was.kind == column.kind and is_rewritten(old, new, was, column):
+            return f"column {column.name} of {new.table} was rewritten"
+    labels = dict(new.enums)
+    for oid, label in sorted(old.enums):
+        if labels.get(oid, label) != label:
+            return f"the label {label} of an enum in {new.table} is now {labels[oid]}"
+    return None
+
+
+def is_rewritten(old: RelationFact, new: RelationFact, was: ColumnFact, now: ColumnFact) -> bool:
+    """Whether the values of a column may have changed in all rows without change rows in the log."""
+    if was.generated != now.generated:
+        return True
+    if was.has_missing and not now.has_missing and was.default is not None and was.default == now.default:
+        # Any rewrite puts the default into old rows. ALTER COLUMN … TYPE would also have written the default anew.
+        return False
+    return was.written != now.written and has_new_storage(old, new)
+
+
+def has_new_storage(old: RelationFact, new: RelationFact) -> bool:
+    """Whether the rows were written to other files; VACUUM FULL, CLUSTER and TRUNCATE do that too."""
+    before = {0: old.storage, **{leaf[0]: leaf[1] for leaf in old.leaves}}
+    after = {0: new.storage, **{leaf[0]: leaf[1] for leaf in new.leaves}}
+    return any(before[oid] != after[oid] for oid in before.keys() & after.keys())

@@ -1,0 +1,216 @@
+"""`make_ticks`: whole ticks with PostgreSQL, Spark and Delta.
+
+Only the intake is another one: the change rows come from statements, not from topics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+from pyspark.sql import SparkSession
+
+from applier.catalog.catalog import Catalog
+from applier.catalog.checkpoints import Manifest
+from applier.catalog.database import Database
+from applier.plan.depth import Thresholds
+from applier.refresh.alter import Alterations
+from applier.refresh.captured_sources import CapturedSources
+from applier.refresh.catch_up import CatchUp, LatestCheckpoint
+from applier.refresh.computer import Computer
+from applier.refresh.failure_policy import FailurePolicy
+from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.long_refreshes import LongRefreshes
+from applier.refresh.plan_stream_table import StreamTablePlanner
+from applier.refresh.plans import StreamTablePlans
+from applier.refresh.readiness import Readiness
+from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
+from applier.refresh.scheduler import Scheduler
+from applier.refresh.stream_tables import StreamTables
+from applier.refresh.vouch import Vouch
+from applier.refresh.worker_pool import WorkerPool
+from applier.refresh.writer import RefreshWriter
+from applier.runtime.tick import run_tick
+from applier.sinks.delta_lake.sink import DeltaSink
+from applier.sinks.downstream import Downstream
+from applier.sinks.kafka.publisher import TopicPublisher
+from applier.sinks.postgres.committed_rows import CommittedRows
+from applier.sinks.postgres.progressive import EarlyParts
+from applier.sinks.postgres.sink import PostgresSink
+from applier.sinks.postgres.transaction import WriteSession, prepare_write_session
+from applier.sinks.staging.staged_delta import PREFIX
+from applier.sinks.staging.staging import Staging
+from applier.state.store import StateStore
+from applier.trace.store import TraceStore
+from shared_schema.lsn import ORIGIN, Lsn
+from tests.benchmarks.laboratory import Laboratory
+
+STAGED_ROWS = 50
+"""A delta with more rows than this is staged: then a lease holds tables of PostgreSQL."""
+
+FEW, MANY = "SELECT k, count(*) AS n FROM a GROUP BY k", "SELECT a.id AS l, b.id AS r, b.v FROM a JOIN b ON b.k = a.k"
+
+
+class Statements:
+    """An intake whose rows are those of a laboratory's statements."""
+
+    def __init__(self, lab: Laboratory) -> None:
+        self._lab = lab
+
+    def advance(self) -> Lsn:
+        return self._lab.now
+
+
+@dataclass
+class Ticks:
+    """Runs ticks; counts the leases since the beginning."""
+
+    lab: Laboratory
+    vouch: Vouch
+    alterations: Alterations
+    tables: StreamTables
+    planner: RefreshPlanner
+    computer: Computer
+    writer: RefreshWriter
+    failures: FailurePolicy
+    delta_sink: DeltaSink
+    session: WriteSession
+    leases_before: float
+
+    def run(self) -> None:
+        run_tick(
+            intake=Statements(self.lab),
+            vouch=self.vouch,
+            alterations=self.alterations,
+            tables=self.tables,
+            planner=self.planner,
+            computer=self.computer,
+            writer=self.writer,
+            failures=self.failures,
+            ignore_schedules=True,
+        )
+
+    def checkpoint(self) -> None:
+        """Move the rows of all traces to their bases."""
+        store = TraceStore(self.lab.spark, str(self.lab.folder))
+        for trace in self.lab.traces:
+            trace.rebase(store.append(trace, self.lab.now))
+
+    def run_with_long(self) -> None:
+        """Run a tick, wait for its long refreshes, and run another one, which writes them."""
+        self.run()
+        self.wait_for_long()
+        self.run()
+
+    def wait_for_long(self) -> None:
+        long_refreshes, until = self.computer.long_refreshes, time.monotonic() + 60
+        while long_refreshes.has_any and not long_refreshes.has_finished:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+    @property
+    def leases(self) -> float:
+        return (REGISTRY.get_sample_value("pg_trickle_open_leases") or 0.0) - self.leases_before
+
+    def staged_tables(self) -> int:
+        query = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND starts_with(relname, %s)"
+        found = self.lab.connection.execute(query, (PREFIX,)).fetchone()
+        return int(found[0]) if found else -1
+
+    def statuses(self) -> dict[str, str]:
+        rows = self.lab.connection.execute("SELECT pgt_name, status FROM pgtrickle.pgt_stream_tables").fetchall()
+        return {str(name): str(status) for name, status in rows}
+
+    def assert_all_closed(self) -> None:
+        until = time.monotonic() + 20
+        while self.staged_tables() and time.monotonic() < until:
+            # The executors of a refresh that failed may still write parts.
+            time.sleep(0.05)
+        assert (self.leases, self.staged_tables()) == (0, 0)
+
+
+@pytest.fixture
+def make_ticks(
+    open_laboratory: Callable[..., Laboratory], spark: SparkSession, database: str, tmp_path: Path
+) -> Iterator[Callable[..., Ticks]]:
+    lab = open_laboratory(
+        "CREATE TABLE a (id int PRIMARY KEY, k int)",
+        "CREATE TABLE b (id int PRIMARY KEY, k int, v int)",
+        "INSERT INTO a SELECT i, 1 FROM generate_series(1, 20) i",
+        "INSERT INTO b SELECT i, 1, 0 FROM generate_series(1, 20) i",
+    )
+    with ExitStack() as cleanup:
+
+        def make(open_publisher: Callable[[], TopicPublisher] | None = None, *, max_errors: int = 1) -> Ticks:
+            def session_database() -> Database:
+                opened = Database(database, prepare_write_session(30_000))
+                cleanup.callback(opened.close)
+                return opened
+
+            catalog = Catalog(session_database())
+            table_planner = StreamTablePlanner(session_database(), catalog, Thresholds(4, 5))
+            scheduler = Scheduler(lambda: max_errors)
+            tables = StreamTables(StreamTablePlans(table_planner), Readiness(catalog.sources, lab.traces), scheduler)
+            sources = CapturedSources(catalog, lab.traces)
+            workers = WorkerPool(lambda: 2, "compute")
+            cleanup.callback(workers.close)
+            computer = Computer(
+                spark=spark,
+                traces=lab.traces,
+                states=StateStore(spark),
+                workers=workers,
+                long_refreshes=LongRefreshes(cleanup.enter_context(ThreadPoolExecutor(2)), lambda: None),
+                in_postgres=FullInPostgres(database, STAGED_ROWS),
+                open_early_parts=lambda: EarlyParts(session_database(), lambda: 4096),
+                staging=Staging(database, above=STAGED_ROWS),
+            )
+            delta_sink = DeltaSink(str(tmp_path / "delta"), database, STAGED_ROWS)
+            downstream = Downstream(open_publisher, delta_sink)
+            session = WriteSession(session_database())
+            committed = CommittedRows(session.database, STAGED_ROWS)
+            latest = LatestCheckpoint(Manifest(ORIGIN, {}, [], {}))
+
+            writer = RefreshWriter(
+                PostgresSink(session, lambda: 4096, STAGED_ROWS),
+                downstream,
+                CatchUp(downstream, committed, computer, latest),
+                catalog,
+            )
+            return Ticks(
+                lab=lab,
+                vouch=Vouch(catalog, table_planner, tables.plans, sources),
+                alterations=Alterations(catalog, session, table_planner, tables, computer, writer, sources),
+                tables=tables,
+                planner=RefreshPlanner(lab.traces, lambda: RefreshLimits(1.0, 100_000)),
+                computer=computer,
+                writer=writer,
+                failures=FailurePolicy(scheduler, catalog),
+                delta_sink=delta_sink,
+                session=session,
+                leases_before=REGISTRY.get_sample_value("pg_trickle_open_leases") or 0.0,
+            )
+
+        yield make
+
+
+def create(ticks: Ticks, **queries: str) -> None:
+    for name, query in queries.items():
+        ticks.lab.connection.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
+
+
+def change(ticks: Ticks) -> None:
+    """Change rows of both sources: the delta of MANY has 400 rows, that of FEW two."""
+    number = ticks.lab.now.value
+    ticks.lab.change("b", "UPDATE b SET v = v + 1 WHERE id <= 10")
+    ticks.lab.change("a", f"INSERT INTO a VALUES ({number + 1000}, 1)")
+    ticks.lab.step()
+
+
+def differences(ticks: Ticks) -> int:
+    return ticks.lab.differences("few", FEW) + ticks.lab.differences("many", MANY)

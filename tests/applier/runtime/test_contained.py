@@ -1,0 +1,176 @@
+"""What is raised for one stream table concerns that one: the others go on, and no value of a row is shown."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from applier.plan.stream_table import StreamTable
+from applier.refresh import compute as compute_module
+from applier.refresh import computer as computer_module
+from applier.refresh import plan_stream_table
+from applier.sinks.postgres.sink import PostgresSink
+from applier.sql import plan_query
+from applier.sql.plan_query import PlannedQuery
+from tests.applier.runtime.conftest import FEW, MANY, Ticks, change, create, differences
+
+OF_B = "SELECT k, sum(v) AS s FROM b GROUP BY k"
+
+
+def raise_secret(*_: object, **__: object) -> Any:
+    raise pa.ArrowInvalid("cannot convert 'a secret'")
+
+
+def error_of(ticks: Ticks, name: str) -> tuple[str, str]:
+    found = ticks.lab.connection.execute(
+        "SELECT last_error_code, last_error_message FROM pgtrickle.pgt_stream_tables WHERE pgt_name = %s", (name,)
+    ).fetchone()
+    assert found is not None
+    return found[0], found[1]
+
+
+def delta_rows(tmp_path: Path, name: str) -> list[tuple[object, ...]]:
+    table = DeltaTable(str(tmp_path / "delta" / "public" / name)).to_pyarrow_table()
+    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def target_rows(ticks: Ticks, name: str) -> list[tuple[object, ...]]:
+    return sorted(ticks.lab.connection.execute(f"TABLE public.{name}".encode()).fetchall())
+
+
+@pytest.mark.parametrize("lost", ["nothing", "the Delta table"])
+def test_resumed_behind_the_base(make_ticks: Callable[..., Ticks], tmp_path: Path, lost: str) -> None:
+    """A stream table is paused, checkpoints pass it, the applier starts again and it is resumed: a full difference.
+
+    Without its Delta table, that one is filled with the rows at the old frontier, which only PostgreSQL has.
+    """
+    ticks = make_ticks()
+    create(ticks, few=FEW, of_b=OF_B)
+    ticks.lab.step()
+    ticks.run()
+    # The frontier of `few` moves on, and Delta has no commit for that.
+    ticks.lab.change("b", "UPDATE b SET v = 7 WHERE id = 1")
+    ticks.lab.step()
+    ticks.run()
+    assert ticks.delta_sink.flush() == []
+    ticks.lab.connection.execute("SELECT pgtrickle.pause_stream_table('few')")
+    ticks.lab.change("a", "INSERT INTO a VALUES (100, 5)")
+    ticks.lab.step()
+    ticks.run()
+    ticks.checkpoint()
+    if lost == "the Delta table":
+        shutil.rmtree(tmp_path / "delta" / "public" / "few")
+
+    ticks = make_ticks()
+    ticks.lab.connection.execute("SELECT pgtrickle.resume_stream_table('few')")
+    ticks.lab.change("a", "DELETE FROM a WHERE id = 2")
+    ticks.lab.change("b", "UPDATE b SET v = 8 WHERE id = 1")
+    ticks.lab.step()
+    ticks.run()
+    assert ticks.lab.differences("few", FEW) == 0 and ticks.lab.differences("of_b", OF_B) == 0
+    last = ticks.lab.connection.execute(
+        "SELECT action, refresh_reason FROM pgtrickle.get_refresh_history('few', 1)"
+    ).fetchone()
+    assert last == ("FULL", "HISTORY_GONE")
+    assert ticks.delta_sink.flush() == []
+    assert delta_rows(tmp_path, "few") == target_rows(ticks, "few")
+    ticks.assert_all_closed()
+
+
+def test_an_unexpected_error_of_one_computation(
+    make_ticks: Callable[..., Ticks], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ticks = make_ticks(max_errors=2)
+    create(ticks, few=FEW, many=MANY, of_b=OF_B)
+    ticks.lab.step()
+    ticks.run_with_long()
+    real = compute_module.compute
+
+    def compute(spark: Any, table: StreamTable, *rest: Any, **named: Any) -> Any:
+        return raise_secret() if table.table.name in ("few", "many") else real(spark, table, *rest, **named)
+
+    monkeypatch.setattr(computer_module, "compute", compute)
+    change(ticks)
+    ticks.run()
+    # It is tried again after a pause, and then suspended.
+    assert set(ticks.statuses().values()) == {"ACTIVE"} and ticks.lab.differences("of_b", OF_B) == 0
+    time.sleep(0.6)
+    change(ticks)
+    ticks.run()
+    assert ticks.statuses() == {"few": "SUSPENDED", "many": "SUSPENDED", "of_b": "ACTIVE"}
+    assert ticks.lab.differences("of_b", OF_B) == 0
+    code, message = error_of(ticks, "few")
+    assert code == "UnexpectedFailure" and "pyarrow.lib.ArrowInvalid" in message and "secret" not in message
+    assert "secret" not in caplog.text
+    monkeypatch.setattr(computer_module, "compute", real)
+    for name in ("few", "many"):
+        ticks.lab.connection.execute("SELECT pgtrickle.resume_stream_table(%s)", (name,))
+    ticks.run_with_long()
+    assert differences(ticks) == 0
+    ticks.delta_sink.flush()
+    ticks.assert_all_closed()
+
+
+def test_an_unexpected_error_of_one_write(make_ticks: Callable[..., Ticks], monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = make_ticks()
+    create(ticks, few=FEW, of_b=OF_B)
+    ticks.lab.step()
+    ticks.run()
+    real = PostgresSink.apply
+
+    def apply(self: PostgresSink, table: StreamTable, *rest: Any) -> None:
+        if table.table.name == "few":
+            raise_secret()
+        real(self, table, *rest)
+
+    monkeypatch.setattr(PostgresSink, "apply", apply)
+    change(ticks)
+    ticks.run()
+    assert ticks.statuses() == {"few": "SUSPENDED", "of_b": "ACTIVE"} and ticks.lab.differences("of_b", OF_B) == 0
+    assert error_of(ticks, "few")[0] == "UnexpectedFailure" and "secret" not in error_of(ticks, "few")[1]
+    ticks.delta_sink.flush()
+    ticks.assert_all_closed()
+
+
+def test_an_unexpected_error_of_one_plan(make_ticks: Callable[..., Ticks], monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = make_ticks()
+    create(ticks, few=FEW, of_b=OF_B)
+    ticks.lab.step()
+    real = plan_query.plan_analyzed
+
+    def plan_analyzed(connection: Any, analyzed: Any, *rest: Any) -> PlannedQuery:
+        if "sum" in analyzed.query:
+            raise RecursionError("a secret")
+        return real(connection, analyzed, *rest)
+
+    monkeypatch.setattr(plan_stream_table, "plan_analyzed", plan_analyzed)
+    ticks.run()
+    assert ticks.statuses() == {"few": "ACTIVE", "of_b": "SUSPENDED"} and ticks.lab.differences("few", FEW) == 0
+    code, message = error_of(ticks, "of_b")
+    assert code == "UnexpectedFailure" and "RecursionError" in message and "secret" not in message
+
+
+def test_a_query_whose_planning_ended_the_process(make_ticks: Callable[..., Ticks]) -> None:
+    ticks = make_ticks()
+    create(ticks, few=FEW, of_b=OF_B)
+    ticks.lab.step()
+    store = ticks.failures.catalog.stream_tables
+    (of_b,) = (row.pgt_id for row in store.all() if row.pgt_name == "of_b")
+    # As two starts leave it that were killed while they planned.
+    assert (store.begin_plan(of_b), store.begin_plan(of_b)) == (0, 1)
+    ticks.run()
+    assert ticks.statuses() == {"few": "ACTIVE", "of_b": "SUSPENDED"}
+    code, message = error_of(ticks, "of_b")
+    assert code == "PlanningCrashed" and "ended 2 times while it planned" in message
+    ticks.lab.connection.execute("SELECT pgtrickle.resume_stream_table('of_b')")
+    ticks.run()
+    assert ticks.statuses()["of_b"] == "ACTIVE" and ticks.lab.differences("of_b", OF_B) == 0
+    left = ticks.lab.connection.execute("SELECT count(*) FROM pgtrickle.pgt_plans WHERE plan ? 'unfinished_plans'")
+    assert left.fetchone() == (0,)

@@ -1,0 +1,1 @@
+"""Scenarios of production life: what besides writing rows happens to a database."""

@@ -1,0 +1,89 @@
+"""Sources in another database: the consumer compares them, and readers are told or get a new copy."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from deploy.local.stack import Stack
+from tests import oracle
+from tests.e2e.test_sinks import applier_of
+from tests.life.test_repair import Connection
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("PG_TRICKLE_LONG_TESTS"), reason="a second applier: PG_TRICKLE_LONG_TESTS"
+)
+
+QUERIES = {
+    "far_sum": "SELECT k, count(*) AS n, sum(v) AS s FROM far_rows GROUP BY k",
+    "far_moods": "SELECT m, count(*) AS n FROM far_rows GROUP BY m",
+    "far_others": "SELECT id FROM far_others",
+}
+
+
+@pytest.mark.timeout(400)
+def test_what_is_altered_in_the_other_database_is_noticed(
+    db: Connection, stack: Stack, database: str, tmp_path: Path
+) -> None:
+    """A rewritten column, another one under its name, another label: copied again. Left out: stopped with reason."""
+    tables = (
+        "CREATE TYPE far_mood AS ENUM ('sad', 'glad');"
+        " CREATE TABLE far_rows (id int PRIMARY KEY, k int, v int, m far_mood); CREATE TABLE far_others (id int)"
+    )
+    db.execute(tables.encode())
+    db.execute("ALTER TABLE far_rows REPLICA IDENTITY FULL; ALTER TABLE far_others REPLICA IDENTITY FULL")
+    db.execute("ALTER PUBLICATION pg_trickle ADD TABLE far_rows, far_others")
+    db.execute("INSERT INTO far_rows SELECT i, i % 3, i, 'sad' FROM generate_series(1, 30) i")
+    far = applier_of(stack, database, tmp_path, PG_TRICKLE_PUBLICATION_PREFIX="trickle_far2")
+    far.run_once("install")
+    with psycopg.connect(database, autocommit=True) as there:
+        there.execute(tables.encode())
+        there.execute("SELECT pgtrickle.set_setting('sources_elsewhere', 'true')")
+        for name, query in QUERIES.items():
+            there.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
+
+        def is_equal(name: str) -> None:
+            at = db.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()[0][0]
+            there.execute("SELECT pgtrickle.wait_for(%s, lsn => %s::pg_lsn, timeout => '1 min')", (name, at))
+            expected = oracle.Bag(db.execute(QUERIES[name].encode()).fetchall())
+            oracle.assert_same(expected, oracle.in_postgres(there, name), name)
+
+        def is_stopped(name: str, because: str) -> None:
+            query = "SELECT status, last_error_message FROM pgtrickle.pgt_stream_tables WHERE pgt_name = %s"
+            found = there.execute(query, (name,)).fetchone()
+            assert found is not None and found[0] == "SUSPENDED" and because in str(found[1]), found
+
+        far.start()
+        try:
+            for name in QUERIES:
+                is_equal(name)
+            db.execute("ALTER TABLE far_rows ALTER v TYPE int USING v + 100")
+            oracle.eventually(lambda: is_equal("far_sum"))
+            db.execute("ALTER TABLE far_rows DROP v; ALTER TABLE far_rows ADD v int DEFAULT 7")
+            oracle.eventually(lambda: is_equal("far_sum"))
+            db.execute("ALTER TYPE far_mood RENAME VALUE 'sad' TO 'low'")
+            there.execute("ALTER TYPE far_mood RENAME VALUE 'sad' TO 'low'")
+            db.execute("DELETE FROM far_rows WHERE id = 1")
+            oracle.eventually(lambda: is_equal("far_moods"))
+            db.execute("ALTER PUBLICATION pg_trickle DROP TABLE far_rows")
+            oracle.eventually(lambda: is_stopped("far_sum", "none of the publications"))
+            is_equal("far_others")
+            db.execute("DELETE FROM far_rows WHERE id = 2; ALTER PUBLICATION pg_trickle ADD TABLE far_rows")
+
+            def is_resumed() -> None:
+                try:
+                    there.execute("SELECT pgtrickle.reinitialize_stream_table('far_sum')")
+                    is_equal("far_sum")
+                except psycopg.Error as error:
+                    raise AssertionError(str(error)) from error
+
+            oracle.eventually(is_resumed)
+        except BaseException:
+            print(far.last_words())
+            raise
+        finally:
+            far.kill()
+    db.execute("ALTER PUBLICATION pg_trickle DROP TABLE far_rows, far_others; DROP TABLE far_rows, far_others")

@@ -1,0 +1,113 @@
+"""What a publication leaves out is noticed: at the creation of a stream table, and later. So is DDL that is in the log
+but not visible yet."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from deploy.local.stack import Stack
+from tests.life.test_ddl import Connection, assert_equal, assert_suspended, create
+
+
+def publication(db: Connection) -> str:
+    row = db.execute("SELECT quote_ident(pgtrickle._setting('publication'))").fetchone()
+    return str(row[0]) if row else ""
+
+
+def test_a_source_that_is_published_in_part_is_refused(db: Connection) -> None:
+    name = publication(db)
+    for listed in ("parted (id, v) ", "parted WHERE (v > 1)"):
+        db.execute("CREATE TABLE parted (id int PRIMARY KEY, v int); INSERT INTO parted VALUES (1, 1), (2, 2)")
+        db.execute(f"ALTER TABLE parted REPLICA IDENTITY FULL; ALTER PUBLICATION {name} ADD TABLE {listed}".encode())
+        with pytest.raises(errors.ObjectNotInPrerequisiteState, match=r"row filter|column list"):
+            create(db, "of_parted", "SELECT count(*) AS n FROM parted")
+        db.execute("DROP TABLE parted")
+
+
+def test_a_source_that_leaves_the_publication(db: Connection) -> None:
+    name = publication(db)
+    db.execute("CREATE TABLE pushed_out (id int PRIMARY KEY); INSERT INTO pushed_out VALUES (1)")
+    db.execute("CREATE TABLE remains (id int PRIMARY KEY); INSERT INTO remains VALUES (1)")
+    create(db, "of_pushed", "SELECT count(*) AS n FROM pushed_out")
+    create(db, "of_remains", "SELECT count(*) AS n FROM remains")
+    assert_equal(db, "of_pushed", "of_remains")
+    db.execute(f"ALTER PUBLICATION {name} DROP TABLE pushed_out".encode())
+    db.execute("INSERT INTO pushed_out VALUES (2)")
+    assert_suspended(db, "of_pushed", "not in publication")
+    db.execute("INSERT INTO remains VALUES (2)")
+    assert_equal(db, "of_remains")
+    db.execute(f"ALTER PUBLICATION {name} ADD TABLE pushed_out".encode())
+    db.execute("SELECT pgtrickle.resume_stream_table('of_pushed')")
+    assert_equal(db, "of_pushed")
+    # Out and in again between two looks.
+    with db.transaction():
+        db.execute(f"ALTER PUBLICATION {name} DROP TABLE pushed_out".encode())
+    db.execute("INSERT INTO pushed_out VALUES (3)")
+    db.execute(f"ALTER PUBLICATION {name} ADD TABLE pushed_out".encode())
+    try:
+        assert_equal(db, "of_pushed")
+    except errors.ObjectNotInPrerequisiteState:
+        db.execute("SELECT pgtrickle.resume_stream_table('of_pushed')")
+        assert_equal(db, "of_pushed")
+
+
+def test_a_publication_of_some_actions(db: Connection) -> None:
+    name = publication(db)
+    db.execute("CREATE TABLE muted (id int PRIMARY KEY); INSERT INTO muted VALUES (1), (2), (3)")
+    create(db, "of_muted", "SELECT count(*) AS n FROM muted")
+    assert_equal(db, "of_muted")
+    try:
+        db.execute(f"ALTER PUBLICATION {name} SET (publish = 'insert')".encode())
+        db.execute("DELETE FROM muted WHERE id = 1")
+        assert_suspended(db, "of_muted", "streams only insert")
+    finally:
+        db.execute(f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')".encode())
+    db.execute("SELECT pgtrickle.resume_stream_table('of_muted')")
+    assert_equal(db, "of_muted")
+    db.execute("DELETE FROM muted WHERE id = 2")
+    assert_equal(db, "of_muted")
+
+
+def test_ddl_whose_commit_waits_for_a_standby(db: Connection, stack: Stack) -> None:
+    """The commit is in the log and decoded, but nobody sees it yet: the frontier must not pass it."""
+    db.execute("CREATE TABLE awaited (id int PRIMARY KEY, v int); INSERT INTO awaited VALUES (1, 1)")
+    create(db, "of_awaited", "SELECT sum(v) AS s FROM awaited")
+    assert_equal(db, "of_awaited")
+    # Every other session commits without waiting; only the one that alters the table waits.
+    superuser = psycopg.connect(stack.addresses.database_url, autocommit=True)
+    superuser.execute("SET ROLE postgres")
+    superuser.execute("ALTER SYSTEM SET synchronous_commit = local")
+    superuser.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    superuser.execute("SELECT pg_reload_conf()")
+    alters = psycopg.connect(stack.addresses.database_url, autocommit=True)
+    alters.execute("SET synchronous_commit = on")
+    worker = threading.Thread(
+        target=lambda: alters.execute("ALTER TABLE awaited ALTER COLUMN v TYPE int USING v + 100"), daemon=True
+    )
+    try:
+        worker.start()
+        until = time.monotonic() + 10
+        query = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE 'ALTER TABLE awaited%'"
+        )
+        while superuser.execute(query).fetchone() != (1,):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        at = db.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+        assert at is not None
+        with pytest.raises(errors.QueryCanceled):
+            db.execute("SELECT pgtrickle.wait_for('of_awaited', lsn => %s::pg_lsn, timeout => '3 s')", (at[0],))
+        assert db.execute("TABLE of_awaited").fetchall() == [(1,)]
+    finally:
+        superuser.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        superuser.execute("ALTER SYSTEM RESET synchronous_commit")
+        superuser.execute("SELECT pg_reload_conf()")
+        worker.join(10)
+        alters.close()
+        superuser.close()
+    assert_suspended(db, "of_awaited", "was rewritten")

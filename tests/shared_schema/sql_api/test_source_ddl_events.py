@@ -1,0 +1,104 @@
+"""Event triggers: DDL on what stream tables read is in the log, may be refused, and never fails because of us."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from applier.catalog.catalog import Catalog
+from applier.catalog.database import Database
+from applier.catalog.install import install_catalog
+from applier.plan.depth import Thresholds
+from applier.refresh.plan_stream_table import StreamTablePlanner
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+@pytest.fixture
+def db(database: str) -> Iterator[Connection]:
+    """Yield a connection to a database with a stream table over a partitioned source, a view and a function."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        install_catalog(connection)
+        connection.execute("CREATE TABLE parts (id int, v int) PARTITION BY LIST (id)")
+        connection.execute("CREATE TABLE part1 PARTITION OF parts FOR VALUES IN (1)")
+        connection.execute("CREATE TABLE other (id int)")
+        connection.execute("CREATE FUNCTION twice(v int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 2'")
+        connection.execute("CREATE VIEW seen AS SELECT id, twice(v) AS v FROM parts")
+        connection.execute("SELECT pgtrickle.create_stream_table('st', 'SELECT v, count(*) AS n FROM seen GROUP BY v')")
+        planned, opened = Database(database), Database(database)
+        catalog = Catalog(planned)
+        (row,) = catalog.stream_tables.all()
+        table = StreamTablePlanner(opened, catalog, Thresholds(4, 5))(row)
+        assert table.facts is not None
+        catalog.dependencies.store(row.pgt_id, table.facts)
+        planned.close()
+        opened.close()
+        yield connection
+
+
+def test_ddl_leaves_a_message_in_its_transaction(db: Connection) -> None:
+    db.execute("CREATE PUBLICATION of_messages")
+    db.execute("SELECT pg_create_logical_replication_slot('of_messages', 'pgoutput')")
+    for statement, counts in (
+        ("CREATE TABLE part2 PARTITION OF parts FOR VALUES IN (2)", True),
+        ("ALTER TABLE parts ADD COLUMN w int", True),
+        ("CREATE OR REPLACE VIEW seen AS SELECT id, twice(v + 1) AS v FROM parts", True),
+        ("CREATE OR REPLACE FUNCTION twice(v int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2 * $1'", True),
+        ("ALTER TABLE other ADD COLUMN w int", False),
+        ("CREATE TABLE third (id int)", False),
+        ("DROP TABLE part1", True),
+        ("DROP TABLE other", False),
+    ):
+        db.execute(statement.encode())
+        found = db.execute(
+            "SELECT count(*) FROM pg_logical_slot_get_binary_changes('of_messages', NULL, NULL, 'proto_version', '1',"
+            " 'publication_names', 'of_messages', 'messages', 'true')"
+            " WHERE position('pg_trickle'::bytea IN data) > 0 AND position('ddl '::bytea IN data) > 0"
+        ).fetchone()
+        assert (found != (0,)) is counts, statement
+    db.execute("SELECT pg_drop_replication_slot('of_messages')")
+
+
+def test_a_later_partition_gets_the_identity_it_needs(db: Connection) -> None:
+    db.execute("CREATE TABLE part3 PARTITION OF parts FOR VALUES IN (3)")
+    db.execute("CREATE TABLE loose (id int, v int); ALTER TABLE parts ATTACH PARTITION loose FOR VALUES IN (4)")
+    found = db.execute(
+        "SELECT relname, relreplident::text FROM pg_class WHERE relname IN ('part3', 'loose') ORDER BY 1"
+    ).fetchall()
+    assert found == [("loose", "f"), ("part3", "f")]
+
+
+def test_ddl_on_sources_can_be_refused(db: Connection) -> None:
+    db.execute("SELECT pgtrickle.set_setting('block_source_ddl', 'true')")
+    for statement in (
+        "ALTER TABLE parts ADD COLUMN w int",
+        "DROP VIEW seen",
+        "CREATE OR REPLACE FUNCTION twice(v int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 3 * $1'",
+        "DROP TABLE part1",
+    ):
+        with pytest.raises(errors.ObjectInUse, match="stream tables read what it alters"):
+            db.execute(statement.encode())
+    db.execute("ALTER TABLE other ADD COLUMN w int; CREATE TABLE part2 PARTITION OF parts FOR VALUES IN (2)")
+    db.execute("COMMENT ON TABLE parts IS 'x'; CREATE INDEX ON parts (v); GRANT SELECT ON parts TO PUBLIC")
+    db.execute("SELECT pgtrickle.create_stream_table('st2', 'SELECT id FROM parts')")
+    db.execute("SELECT pgtrickle.drop_stream_table('st'); SELECT pgtrickle.drop_stream_table('st2')")
+    db.execute("DROP VIEW seen; DROP TABLE parts")
+
+
+def test_ddl_never_fails_because_of_us(db: Connection) -> None:
+    db.execute("ALTER TABLE pgtrickle.pgt_dependency_objects RENAME TO hidden")
+    db.execute("ALTER TABLE parts ADD COLUMN w int; DROP TABLE other")
+    db.execute("ALTER TABLE pgtrickle.hidden RENAME TO pgt_dependency_objects")
+    # An upgrade replaces the functions while the event triggers are there.
+    assert install_catalog(db) == []
+    assert db.execute("SELECT count(*) FROM pg_event_trigger WHERE evtname LIKE 'pgtrickle%'").fetchone() == (2,)
+
+
+def test_health_says_what_is_missing(db: Connection) -> None:
+    check = "SELECT severity FROM pgtrickle.health_check() WHERE check_name = 'source_ddl'"
+    assert db.execute(check.encode()).fetchone() == ("OK",)
+    db.execute("DROP EVENT TRIGGER pgtrickle_drop")
+    assert db.execute(check.encode()).fetchone() == ("INFO",)
