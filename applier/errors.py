@@ -10,6 +10,7 @@ TrickleError
 ├── SourceStopped        the consumer cannot follow a source
 ├── PublicationChanged   the publications no longer stream all changes of a source
 ├── SourcesElsewhere     only PostgreSQL can run the query, and its rows are in another database
+├── SourceBusy           what a stream table reads is locked or altered at this moment: planned in a later tick
 ├── TargetDiverged       a stream table does not hold the rows it should: another program wrote to it
 ├── GroupCommitRefused   PostgreSQL rejects several stream tables in one transaction: write them one by one
 ├── PublishingFailed     the rows of one stream table cannot be written to its topic
@@ -67,6 +68,10 @@ class PublicationChanged(TrickleError):
 
 class SourcesElsewhere(TrickleError):
     """Only PostgreSQL can run the query, and its rows are in another database."""
+
+
+class SourceBusy(TrickleError):
+    """What a stream table reads is locked, or altered at this moment; it is planned in a later tick."""
 
 
 class TargetDiverged(TrickleError):

@@ -21,6 +21,14 @@ _UPKEEP = frozenset(("vacuum", "analyze", "cluster", "reindex", "refresh"))
 """Statements that take long, and strong locks, and change nothing that a plan rests on."""
 _LONG = frozenset(("call", "do", "execute"))
 """Statements that may run for hours and do anything."""
+_OF_RELATIONS = re.compile(
+    r"^(?:create|alter|drop)\s+(?:or\s+replace\s+)?(?:(?:global|local|temp|temporary|unlogged|unique|recursive|foreign|"
+    r"materialized)\s+)*(?:table|index|view)\b",
+    re.IGNORECASE,
+)
+"""Statements that keep a strong lock on every existing object that they alter. They may run for hours, too."""
+
+_TAKES_LOCKS = "takes locks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +45,23 @@ class SessionAtWork:
     query: str
     backend: str
     locked: frozenset[int]
+    waits_for_lock: bool = False
+    """Whether its statement waits for another session: a commit never does."""
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether we may see what it does."""
+        return self.state not in (None, "disabled")
 
     @property
     def statement(self) -> str:
-        """The first word of the statement; empty when others follow one that is harmless by itself."""
+        """The first word of the statement, or that its locks tell; empty when others follow one that is harmless."""
         found = _FIRST.match(self.query)
         if found is None:
             return ""
         word, is_alone = found[1].lower(), not found[3].strip(" \n\t;")
+        if is_alone and _OF_RELATIONS.match(f"{found[1]}{found[2]}"):
+            return _TAKES_LOCKS
         return word if is_alone or word not in _READS_AND_WRITES | _UPKEEP else ""
 
     @property
@@ -55,21 +72,21 @@ class SessionAtWork:
     @property
     def may_commit(self) -> bool:
         """Whether its commit may be under way."""
-        if self.backend.startswith("autovacuum") or (self.state or "").startswith("idle"):
+        if self.backend.startswith("autovacuum") or self.waits_for_lock or (self.state or "").startswith("idle"):
             return False
         return self.waits_for_standby or self.statement not in _UPKEEP
 
     @property
     def is_long(self) -> bool:
         """Whether its statement may run for long before it commits; not known of a session that we may not see."""
-        return self.state is not None and self.statement in (_READS_AND_WRITES | _LONG | {""})
+        return self.is_visible and self.statement in (_READS_AND_WRITES | _LONG | {""})
 
     def concerns(self, objects: Collection[int]) -> bool:
         """Whether it may have altered one of these objects."""
         if not self.locked.isdisjoint(objects):
             return True
         # Nothing is locked while a function is replaced: then only the statement tells.
-        return self.state is not None and self.statement not in _READS_AND_WRITES
+        return self.is_visible and self.statement not in _READS_AND_WRITES | {_TAKES_LOCKS}
 
 
 def commits_under_way(first: Iterable[SessionAtWork], second: Iterable[SessionAtWork]) -> list[SessionAtWork]:

@@ -60,17 +60,22 @@ _SCHEMA_MEMBERS = """,
 
 _SESSIONS = """
 WITH sessions AS MATERIALIZED (
-    SELECT a.pid, a.backend_xid::text AS xid, a.state, a.wait_event, a.query, a.backend_type FROM pg_stat_activity a
+    SELECT a.pid, a.backend_xid::text AS xid, a.state, a.wait_event, a.backend_type,
+           coalesce(a.wait_event_type = 'Lock', false) AS waits_for_lock,
+           -- What follows in a text that is cut is not known.
+           left(a.query, 4000) || CASE WHEN length(a.query) > 4000 OR octet_length(a.query)
+               >= pg_size_bytes(current_setting('track_activity_query_size')) - 4 THEN '; …' ELSE '' END AS query
+    FROM pg_stat_activity a
     WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
-      AND (a.backend_xid IS NOT NULL OR a.query ~* '^\\s*commit\\s+prepared')
+      AND (a.backend_xid IS NOT NULL OR a.query ~* '^\\s*(/\\*.*?\\*/\\s*|--[^\\n]*\\n\\s*)*commit\\s+prepared')
 ), locks AS MATERIALIZED (
     SELECT l.pid, coalesce(l.relation, l.objid)::int8 AS oid FROM pg_locks l
     WHERE l.granted AND l.locktype IN ('relation', 'object')
       AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
       AND l.database IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
 )
-SELECT s.pid, coalesce(s.xid, ''), s.state, coalesce(s.wait_event, ''), left(s.query, 4000),
-       coalesce(s.backend_type, ''), ARRAY(SELECT l.oid FROM locks l WHERE l.pid = s.pid)
+SELECT s.pid, coalesce(s.xid, ''), s.state, coalesce(s.wait_event, ''), s.query,
+       coalesce(s.backend_type, ''), ARRAY(SELECT l.oid FROM locks l WHERE l.pid = s.pid), s.waits_for_lock
 FROM sessions s
 """
 
@@ -149,8 +154,8 @@ class DependencyStore:
         with self._connection.cursor(row_factory=tuple_row) as cursor:
             rows = cursor.execute(_SESSIONS.encode(), prepare=True).fetchall()
         return [
-            SessionAtWork(pid, xid, state, wait_event, query, backend, frozenset(locked))
-            for pid, xid, state, wait_event, query, backend, locked in rows
+            SessionAtWork(pid, xid, state, wait_event, query, backend, frozenset(locked), waits_for_lock)
+            for pid, xid, state, wait_event, query, backend, locked, waits_for_lock in rows
         ]
 
     def load(self) -> dict[int, DependencyFacts]:

@@ -239,10 +239,10 @@ class Inbox:
             for partition, end in partitions.items()
         )
 
-    def take(self) -> dict[TableId, list[Run]]:
-        """Remove and return the rows before the frontier, per relation, in stamp order."""
-        runs_by_table = {table: pending.take(self.frontier) for table, pending in self._pending.items()}
-        self._start = max(self._start, self.frontier)
+    def take(self, until: Lsn) -> dict[TableId, list[Run]]:
+        """Remove and return the rows before `until`, which the frontier has reached, per relation, in stamp order."""
+        runs_by_table = {table: pending.take(until) for table, pending in self._pending.items()}
+        self._start = max(self._start, until)
         self._bytes = 0
         return {table: runs for table, runs in runs_by_table.items() if runs}
 

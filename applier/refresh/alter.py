@@ -23,9 +23,10 @@ import psycopg
 
 from applier.catalog.alterations import PendingAlterations
 from applier.catalog.catalog import Catalog
+from applier.catalog.dependencies import DependencyStore
 from applier.catalog.history import RefreshExecution
 from applier.catalog.stream_tables import Status, StreamTableRow
-from applier.errors import Superseded, TargetError, TargetLocked
+from applier.errors import SourceBusy, Superseded, TargetError, TargetLocked
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import StreamTable
 from applier.refresh.captured_sources import CapturedSources
@@ -86,7 +87,7 @@ class Alterations:
                 self._adopt(rows, row, frontier)
             elif row.replaces is not None:
                 self._exchange(rows, row)
-        except (psycopg.errors.LockNotAvailable, TargetLocked, Superseded) as error:
+        except (psycopg.errors.LockNotAvailable, SourceBusy, TargetLocked, Superseded) as error:
             log.info("alteration waits", extra={"table": str(row.table), "error": str(error).splitlines()[0]})
         except Exception as error:
             own = to_own_error(row.table, error)
@@ -122,7 +123,7 @@ class Alterations:
                 for other in group
                 if other.lsn
             ]
-            self._write_changes(leases, planned[row.pgt_id][0], group, changes)
+            self._write_changes(leases, planned[row.pgt_id][0], [table for _, table in planned.values()], changes)
         for adopted, table in planned.values():
             self.computer.forget(table.id)
             self.tables.plans.adopt(adopted, table)
@@ -151,17 +152,23 @@ class Alterations:
         return _Change(row, old, new, rows, started, execution)
 
     def _write_changes(
-        self, leases: ExitStack, adopted: StreamTableRow, group: list[StreamTableRow], changes: list[_Change]
+        self, leases: ExitStack, adopted: StreamTableRow, tables: list[StreamTable], changes: list[_Change]
     ) -> None:
-        """Adopt the new query and write the rows of all changes in one transaction; then hand the deltas on."""
-        query = adopted.defining_query
+        """Adopt the new query and write the rows of all changes in one transaction; then hand the deltas on.
+
+        What the new plans rest on is part of it: readers of the altered stream table may read other tables now.
+        """
+        query, store = adopted.defining_query, DependencyStore(self.session.database)
         try:
             with PendingAlterations(self.session.database).adopt_query(adopted.pgt_id, query):
                 written = [(change.row, *self._write_change(leases, change)) for change in changes]
+                for table in tables:
+                    if table.facts is not None:
+                        store.store(table.id, table.facts)
         except BaseException:
             # The commit may have arrived: the catalog and the sinks know the present state.
-            for other in group:
-                self._forget(other.pgt_id)
+            for table in tables:
+                self._forget(table.id)
             raise
         for row, table, delta in written:
             self.writer.hand_on(row, table, delta)

@@ -8,7 +8,7 @@ While the publications leave changes out, no copy helps: its readers are suspend
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from applier.arrange.traces import Traces
@@ -25,6 +25,15 @@ from shared_schema.table_schema import TableId
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Announced:
+    """A partition tree that a message at `at` tells the consumer; it is stored once the frontier has passed it."""
+
+    at: Lsn
+    fact: RelationFact
+    source: dict[str, Any]
+
+
 @dataclass
 class CapturedSources:
     """Compares the captured tables with what they were like when their traces were last right."""
@@ -33,8 +42,8 @@ class CapturedSources:
     traces: Traces
     sources_elsewhere: bool = False
     _states: dict[int, SourceState] = field(default_factory=dict)
-    _announced: dict[int, Lsn] = field(default_factory=dict)
-    """Where the log tells the consumer of another partition tree."""
+    _announced: dict[int, _Announced] = field(default_factory=dict)
+    """Partition trees that the consumer has not followed yet."""
     _latest: dict[int, TableId] = field(default_factory=dict)
     """The name under which each table was captured last."""
 
@@ -91,21 +100,29 @@ class CapturedSources:
         known = {column.name for column in trace.columns if column.is_open} if trace is not None else set()
         seen = state.problem or outdated_rows(state.fact, fact, known)
         awaits = state.awaits
-        if is_tree_changed(state.fact, fact):
-            self._announced[relid] = store.announce([relid])
-        if state.fact != fact or state.problem:
-            store.note_source(relid, source, None)
+        # The new facts are stored last: after a crash before that, the difference is found again.
         if seen is not None:
             awaits = store.await_recapture(relid)
             log.info("source is copied again", extra={"source": str(fact.table), "seen": seen, "copy": awaits})
+        if is_tree_changed(state.fact, fact):
+            announced = self._announced.get(relid)
+            if announced is None or is_tree_changed(announced.fact, fact):
+                announced = _Announced(store.announce([relid]), fact, source)
+            self._announced[relid] = replace(announced, fact=fact, source=source)
+        elif state.fact != fact or state.problem:
+            store.note_source(relid, source, None)
         self._states[relid] = SourceState(fact, None, awaits)
 
     def _is_current(self, relid: int, fact: RelationFact, frontier: Lsn) -> bool:
         state, trace = self._states.get(relid), self.traces.get(fact.table)
         if state is None or trace is None or trace.relid == ANY_RELATION:
             return True
-        if self._announced.get(relid, frontier) > frontier:
-            return False
+        announced = self._announced.get(relid)
+        if announced is not None:
+            if announced.at > frontier:
+                return False
+            self.catalog.dependencies.note_source(relid, announced.source, None)
+            del self._announced[relid]
         if self._latest.get(relid, trace.table) != trace.table:
             # It was captured later under another name: its changes are on that topic.
             return False

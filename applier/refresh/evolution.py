@@ -43,6 +43,8 @@ class Recompute:
     """Whether rows of a source were written anew without being in the log; otherwise an equal plan gives equal rows."""
     relabelled: bool = False
     """Whether values have another text now: PostgreSQL follows by itself, the other sinks do not."""
+    only_functions: bool = False
+    """Whether nothing but functions changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,10 @@ def judge(old: DependencyFacts, new: DependencyFacts, owners: Mapping[TableId, i
     `owners` says which relation has each old name now.
     """
     try:
-        seen = [*_relations(old, new, owners, name), *_types(old, new), *_functions(old, new)]
+        others, functions = [*_relations(old, new, owners, name), *_types(old, new)], [*_functions(old, new)]
     except SourceChanged as error:
         return Suspend(error)
+    seen = others + functions
     if not seen:
         return Transparent()
     texts, renamed = tuple(s.text for s in seen), any(s.renamed for s in seen)
@@ -86,6 +89,7 @@ def judge(old: DependencyFacts, new: DependencyFacts, owners: Mapping[TableId, i
             changes_rows=any(s.changes_rows for s in seen),
             rewritten=any(s.rewritten or s.relabelled for s in seen),
             relabelled=any(s.relabelled for s in seen),
+            only_functions=not others,
         )
     return Replan(texts, renamed)
 

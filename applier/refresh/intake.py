@@ -37,7 +37,9 @@ class Intake:
         new = [capture for capture in captures if not capture.stopped and self._is_new(capture)]
         schemas = [(capture, self.schema_of(capture)) for capture in new]
         with self.lock:
-            arrivals, gaps, unreadable = self.inbox.take(), dict(self.inbox.gaps), self.inbox.unreadable()
+            # Not beyond the frontier of before: it may have moved, past captures whose schemas were not read.
+            arrivals, gaps = self.inbox.take(frontier), dict(self.inbox.gaps)
+            unreadable = self.inbox.unreadable()
             # Spark's stream thread may wait for room.
             self.lock.notify_all()
         for capture, schema in schemas:

@@ -15,7 +15,7 @@ from applier.catalog.confined import owner_of
 from applier.catalog.database import Database
 from applier.catalog.dependencies import ObjectIds
 from applier.catalog.stream_tables import StreamTableRow
-from applier.errors import Infrastructure, PlanningCrashed, SourceChanged
+from applier.errors import PlanningCrashed, SourceBusy, SourceChanged
 from applier.operators.stateful_nodes import stateful_nodes
 from applier.plan.depth import Thresholds
 from applier.plan.facts import facts_without_plan, plan_facts
@@ -88,6 +88,8 @@ class StreamTablePlanner:
             table = self._plan(row)
             self.newly_planned.add(row.pgt_id)
             return table
+        except psycopg.errors.LockNotAvailable as error:
+            raise SourceBusy(f"what {row.table} reads is locked by another session") from error
         except (psycopg.ProgrammingError, DefinitionError) as error:
             refusal = error.__cause__ if isinstance(error, DefinitionError) else error
             if not isinstance(refusal, psycopg.ProgrammingError):
@@ -145,7 +147,7 @@ class StreamTablePlanner:
             analyzed = analyze_query(connection, row.defining_query, "pg_catalog", stored, role)
             if dependency_ids(analyzed) == ids and self.catalog.dependencies.read(ids) == before:
                 return analyzed, before
-        raise Infrastructure(f"what {row.table} reads is being altered")
+        raise SourceBusy(f"what {row.table} reads is being altered")
 
     def restate(self, row: StreamTableRow, old: DependencyFacts, new: DependencyFacts) -> str:
         """Return the stored query with the present names of what it reads; raise SourceChanged when that fails."""
@@ -153,6 +155,8 @@ class StreamTablePlanner:
         connection = self.database.connection
         try:
             tree, canonical = canonical_query(connection, text, owner_of(connection, row.pgt_relid))
+        except psycopg.errors.LockNotAvailable as error:
+            raise SourceBusy(f"what {row.table} reads is locked by another session") from error
         except DefinitionError as error:
             raise _cannot_restate(row, error.problem) from error
         if text != row.defining_query and tree_digest(tree, old.relations.keys()) != old.tree:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from applier.catalog.stream_tables import StreamTableRow
+from applier.errors import SourceBusy
 from applier.plan.stream_table import StreamTable
 from applier.unexpected import to_own_error
 from shared_schema.errors import TrickleError
@@ -26,6 +27,10 @@ class StreamTablePlans:
     tables: dict[int, StreamTable] = field(default_factory=dict)
     _planned_from: dict[int, tuple[str, str, str]] = field(default_factory=dict)
     """The stored definition that each plan was made from."""
+    _written: dict[int, StreamTable] = field(default_factory=dict)
+    """The plans that were adopted together with rows."""
+    _waiting: set[int] = field(default_factory=set)
+    """The stream tables whose sources were busy at the last attempt."""
     _planned_at: dict[int, datetime] = field(default_factory=dict)
     """The last request to compute a stream table once more for which it was planned again."""
 
@@ -41,16 +46,30 @@ class StreamTablePlans:
                 if row.pgt_id not in self.tables:
                     self.tables[row.pgt_id] = self.plan(row)
                     self._planned_from[row.pgt_id] = _stored_definition(row)
+                    self._waiting.discard(row.pgt_id)
                     log.info("stream table planned", extra={"table": str(row.table), "pgt_id": row.pgt_id})
                 planned.append((row, self.tables[row.pgt_id]))
+            except SourceBusy as error:
+                if row.pgt_id not in self._waiting:
+                    log.warning("planning waits", extra={"table": str(row.table), "error": error.log_text})
+                self._waiting.add(row.pgt_id)
             except Exception as error:
                 refused.append((row, to_own_error(row.table, error)))
         return planned, refused
 
     def adopt(self, row: StreamTableRow, table: StreamTable) -> None:
-        """Use this plan for the definition from now on."""
-        self.tables[row.pgt_id] = table
+        """Use this plan for the definition from now on; the rows of the stream table are those of this plan."""
+        self.tables[row.pgt_id] = self._written[row.pgt_id] = table
         self._planned_from[row.pgt_id] = _stored_definition(row)
+
+    def has_own_rows(self, pgt_id: int) -> bool:
+        """Whether the present plan was adopted together with its rows, and nobody has taken note yet."""
+        table = self.tables.get(pgt_id)
+        return table is not None and self._written.get(pgt_id) is table
+
+    def take_note(self, pgt_id: int) -> None:
+        """Note that the facts of an adopted plan are known."""
+        self._written.pop(pgt_id, None)
 
     def forget(self, pgt_id: int) -> None:
         """Drop a plan; the next `load` plans the definition again."""

@@ -139,8 +139,15 @@ class ServerHistory:
         """Compare the stored frontiers of all stream tables with the log, and with those that were committed before."""
         if self._server is None or self.frontiers is None or self.loss is not None or self.progress() is None:
             return
-        found = find_step_back(self._server, rows, self._seen)
-        if found is not None and (any(row.lsn > self._server.log_end for row in rows) or self.frontiers.are_durable):
+        server = self._server
+        if any(row.lsn > server.log_end for row in rows):
+            # The look was before: PostgreSQL itself chooses the frontier of a query that it runs.
+            later = self.frontiers.server()
+            if later is None:
+                return
+            server = later
+        found = find_step_back(server, rows, self._seen)
+        if found is not None and (any(row.lsn > server.log_end for row in rows) or self.frontiers.are_durable):
             self._note(found)
         self._seen = {row.pgt_id: row.lsn for row in rows if row.lsn}
 

@@ -18,7 +18,7 @@ from applier.catalog.catalog import Catalog
 from applier.catalog.commits import SessionAtWork, commits_under_way
 from applier.catalog.dependencies import ObjectIds, ids_of
 from applier.catalog.stream_tables import StreamTableRow
-from applier.errors import PublicationChanged, SourceChanged
+from applier.errors import PublicationChanged, SourceBusy, SourceChanged
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.captured_sources import CapturedSources
@@ -27,14 +27,16 @@ from applier.refresh.plan_stream_table import StreamTablePlanner, text_digest
 from applier.refresh.plans import StreamTablePlans
 from applier.refresh.server_history import ServerHistory
 from applier.refresh.stream_tables import RefusedRow
+from applier.unexpected import to_own_error
 from shared_schema.dependency_facts import DependencyFacts, read_facts
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn
 
 log = logging.getLogger(__name__)
 
-COMMIT_S = (0.002, 0.004, 0.008, 0.016, 0.032)
-"""Pauses in which a commit that does not wait for a standby ends; those that begin meanwhile are after the frontier."""
+COMMIT_S = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
+"""Pauses in which a commit ends, also one that a synchronous standby far away confirms; those that begin meanwhile are
+after the frontier."""
 
 NOTHING = read_facts({})
 
@@ -59,6 +61,8 @@ class Vouch:
     _compared: set[int] = field(default_factory=set)
     """The stream tables that were compared with `_present` and found unchanged."""
     _committing: list[SessionAtWork] = field(default_factory=list)
+    _ids: tuple[list[DependencyFacts], ObjectIds] = ([], ids_of([]))
+    """The facts of the last look, and their objects."""
     _frontier: Lsn = ORIGIN
     has_waiting: bool = False
     """Whether a stream table waits for a commit that is under way: it ends soon."""
@@ -66,7 +70,8 @@ class Vouch:
     @property
     def is_unsettled(self) -> bool:
         """Whether a commit is under way that may alter something, or the server lacks published changes."""
-        return bool(self._committing) or self.has_lost_history
+        known = self._ids[1].all
+        return self.has_lost_history or any(session.concerns(known) for session in self._committing)
 
     @property
     def has_lost_history(self) -> bool:
@@ -88,13 +93,15 @@ class Vouch:
         self.sources.begin()
         if self._facts is None:
             self._facts = store.load()
-        ids = ids_of(self._facts.values())
-        self._committing = self._find_commits(ids.all)
+        ids = self._find_objects()
+        self._committing = self._find_commits()
         found = ids, store.digest(ids)
         if found != self._look:
-            self._present, self._look = store.read(ids), found
+            self._look, self._present = None, store.read(ids)
             self._compared.clear()
             self.sources.compare(self._present)
+            # Only now: a comparison that failed is made again.
+            self._look = found
 
     def admit(self, rows: Sequence[StreamTableRow]) -> tuple[list[StreamTableRow], list[RefusedRow]]:
         """Return the stream tables that may be planned and refreshed now, and those that cannot go on with the error.
@@ -111,10 +118,10 @@ class Vouch:
             try:
                 if not row.in_service or self._may_go_on(row):
                     admitted.append(row)
-            except TrickleError as error:
-                if error.retryable:
-                    raise
-                refused.append((row, error))
+            except SourceBusy:
+                self.has_waiting = True
+            except Exception as error:
+                refused.append((row, to_own_error(row.table, error)))
         self._forget({row.pgt_id for row in rows})
         return admitted, refused
 
@@ -129,23 +136,42 @@ class Vouch:
         facts = table.facts or NOTHING
         if self._tables.get(table.id) is not table and not self._accept(row, table, facts):
             return False
-        objects = ids_of([facts]).all
-        if any(session.concerns(objects) for session in self._committing):
-            self.has_waiting = True
-            return False
+        if self._committing:
+            objects = ids_of([facts]).all
+            if any(session.concerns(objects) for session in self._committing):
+                self.has_waiting = True
+                return False
         return self.sources.are_current(facts, self._frontier)
 
-    def _find_commits(self, objects: frozenset[int]) -> list[SessionAtWork]:
+    def _find_objects(self) -> ObjectIds:
+        """Return the objects of all facts: those that are stored, and those of plans that are not accepted yet."""
+        planned = (table.facts for table in self.plans.tables.values())
+        facts = [*self._known.values(), *(fact for fact in planned if fact is not None)]
+        before, ids = self._ids
+        if len(before) != len(facts) or any(one is not other for one, other in zip(before, facts, strict=True)):
+            ids = ids_of(facts)
+            self._ids = facts, ids
+        return ids
+
+    def _find_commits(self) -> list[SessionAtWork]:
+        """Return the sessions whose commit may be under way and may have altered something.
+
+        Those that the last look found waiting are not waited for again.
+        """
         store = self.catalog.dependencies
-        first = [session for session in store.sessions_at_work() if session.may_commit and session.concerns(objects)]
+        waited = {(session.pid, session.xid) for session in self._committing}
+        found = [s for s in store.sessions_at_work() if s.may_commit and (s.locked or s.concerns(()))]
         for pause in COMMIT_S:
-            if not first or all(session.waits_for_standby for session in first):
+            if all((session.pid, session.xid) in waited for session in found):
                 break
             time.sleep(pause)
-            first = commits_under_way(first, store.sessions_at_work())
-        return first
+            found = commits_under_way(found, store.sessions_at_work())
+        return found
 
     def _may_go_on(self, row: StreamTableRow) -> bool:
+        if self.plans.has_own_rows(row.pgt_id):
+            # Altered in this tick: its facts are those of the new query.
+            return True
         stored = self._stored(row)
         if stored is None:
             return True
@@ -154,9 +180,7 @@ class Vouch:
             return True
         present = stored.of_now(self._present)
         if row.reinitializes:
-            # All of it is computed with the present facts, whatever they are.
-            if stored != present:
-                self.plans.forget(row.pgt_id)
+            self._keep_plan_if_same(row, stored)
             return True
         verdict = self._judge(row, stored, present)
         if row.altered and not isinstance(verdict, Transparent):
@@ -197,8 +221,7 @@ class Vouch:
             case Suspend(error=error):
                 raise error
             case Replan(renamed=False):
-                self._plan_again(row, stored, present, verdict.seen)
-                return True
+                return self._plan_again(row, stored, present, verdict.seen)
             case Replan():
                 self._restate(row, stored, present, verdict.seen, whole=False)
                 return False
@@ -219,11 +242,11 @@ class Vouch:
                 planned = self.planner(row)
             except TrickleError:
                 # A request for the whole accepts replaced functions; everything else is final.
-                if not (may_evolve and all("function" in text for text in verdict.seen)):
+                if not (may_evolve and verdict.only_functions):
                     raise
             else:
                 if not verdict.rewritten and self._means_the_same(row.pgt_id, planned):
-                    self._plan_again(row, stored, present, verdict.seen)
+                    self._use_plan(row, planned, verdict.seen)
                     return True
         if verdict.changes_rows and not may_evolve:
             raise SourceChanged(
@@ -246,12 +269,31 @@ class Vouch:
         """Whether PostgreSQL runs the query of a stream table at each refresh, whether its sources changed or not."""
         return table is not None and isinstance(table.plan, PostgresQuery) and not table.plan.is_deterministic
 
+    def _keep_plan_if_same(self, row: StreamTableRow, stored: DependencyFacts) -> None:
+        """Forget the plan of a stream table that is computed as a whole, if it is not that of the present facts.
+
+        What changes no plan, such as a TRUNCATE, must not begin a long computation again.
+        """
+        table = self.plans.tables.get(row.pgt_id)
+        facts = stored if table is None or table.facts is None else table.facts
+        if not isinstance(self._judge(row, facts, facts.of_now(self._present)), Transparent):
+            self.plans.forget(row.pgt_id)
+
     def _plan_again(
         self, row: StreamTableRow, stored: DependencyFacts, present: DependencyFacts, seen: tuple[str, ...]
-    ) -> None:
+    ) -> bool:
+        """Plan a stream table whose rows are right; with another key all of it is computed, which fits its index."""
+        old, planned = self.plans.tables.get(row.pgt_id), self.planner(row)
+        if old is not None and old.key != planned.key:
+            self._restate(row, stored, present, seen, whole=True)
+            return False
+        self._use_plan(row, planned, seen)
+        return True
+
+    def _use_plan(self, row: StreamTableRow, planned: StreamTable, seen: tuple[str, ...]) -> None:
+        """Go on with a new plan that leads to the rows of the old one."""
         log.info("stream table is planned again", extra={"table": str(row.table), "seen": "; ".join(seen)})
-        self.plans.forget(row.pgt_id)
-        self._store(row.pgt_id, stored, present)
+        self.plans.adopt(row, planned)
 
     def _restate(
         self,
@@ -281,7 +323,8 @@ class Vouch:
     def _accept(self, row: StreamTableRow, table: StreamTable, facts: DependencyFacts) -> bool:
         """Take over the facts of a new plan, unless they differ from those that the rows were computed with."""
         stored = self._stored(row)
-        if stored is not None and row.lsn and not row.reinitializes:
+        is_judged = stored is None or row.reinitializes or self.plans.has_own_rows(table.id)
+        if stored is not None and row.lsn and not is_judged:
             verdict = self._judge(row, stored, stored.of_now(facts))
             if not isinstance(verdict, Transparent | Replan):
                 # Something changed between the look and the planning: the next look sees it.
@@ -294,6 +337,7 @@ class Vouch:
             self._compared.discard(table.id)
         self.sources.add(facts)
         self._tables[table.id] = table
+        self.plans.take_note(table.id)
         return True
 
     @property

@@ -145,7 +145,7 @@ class Wiring:
         inbox = Inbox(manifest.frontier, manifest.offsets, self._visible.times)
         inbox_lock = threading.Condition()
         intake = Intake(inbox, inbox_lock, traces, schemas.copied, settings.sources_elsewhere)
-        table_planner = StreamTablePlanner(self.database(), catalog, self._thresholds)
+        table_planner = StreamTablePlanner(self.database(_wait_briefly), catalog, self._thresholds)
         scheduler = Scheduler(lambda: self._settings().max_consecutive_errors)
         tables = StreamTables(
             StreamTablePlans(table_planner),
@@ -325,6 +325,11 @@ class Wiring:
                 waited = True
             if self._stopping.wait(0.2):
                 raise Infrastructure("stopped while waiting for the consumer's topics")
+
+
+def _wait_briefly(connection: Connection) -> None:
+    """Prepare a connection for planning: a source that another session has locked must not stop the tick."""
+    connection.execute("SET lock_timeout = '300ms'")
 
 
 def _never_wait(connection: Connection) -> None:

@@ -7,8 +7,10 @@ import pytest
 from applier.catalog.commits import SessionAtWork, commits_under_way
 
 
-def session(query: str, *, state: str | None = "active", wait: str = "", locked: tuple[int, ...] = ()) -> SessionAtWork:
-    return SessionAtWork(7, "100", state, wait, query, "client backend", frozenset(locked))
+def session(
+    query: str, *, state: str | None = "active", wait: str = "", locked: tuple[int, ...] = (), blocked: bool = False
+) -> SessionAtWork:
+    return SessionAtWork(7, "100", state, wait, query, "client backend", frozenset(locked), blocked)
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,13 @@ def session(query: str, *, state: str | None = "active", wait: str = "", locked:
         (session("UPDATE t SET v = 1"), False),
         (session("CALL load_everything()"), False),
         (session("VACUUM FULL t", locked=(5,)), False),
+        (session("CREATE INDEX CONCURRENTLY ON other (v)", locked=(6,)), False),
+        (session("create unlogged table copy as select * from t"), False),
+        (session("ALTER TABLE other ALTER COLUMN v TYPE bigint", locked=(6,)), False),
+        (session("ALTER TABLE t ALTER COLUMN v TYPE bigint", locked=(5,)), True),
+        (session("CREATE INDEX ON other (v); CREATE OR REPLACE FUNCTION f() RETURNS int …", locked=(6,)), True),
+        # It waits for a lock, so it does not commit.
+        (session("ALTER TABLE t ADD COLUMN c int", locked=(5,), blocked=True), False),
         # A standby is away: the commit is in the log.
         (session("CALL load_everything()", wait="SyncRep"), True),
         (session("SELECT alters()", wait="SyncRep", locked=(5,)), True),
@@ -33,6 +42,7 @@ def session(query: str, *, state: str | None = "active", wait: str = "", locked:
         # The role may not see what others do: locks alone tell.
         (session("<insufficient privilege>", state=None, locked=(5,)), True),
         (session("<insufficient privilege>", state=None), False),
+        (session("", state="disabled", locked=(5,)), True),
     ],
 )
 def test_who_may_have_altered_an_object(seen: SessionAtWork, blocks: bool) -> None:

@@ -99,6 +99,20 @@ def test_a_restored_server_is_noticed_and_a_new_slot_ends_it(world: World) -> No
     assert repaired == [True]
 
 
+def test_a_frontier_that_was_written_after_the_look_is_no_loss(world: World) -> None:
+    """PostgreSQL itself chooses the frontier of a query that it runs: the end of the log at that moment."""
+    frontier = world.publish()
+    world.history.look(frontier)
+    world.write()
+    world.write("UPDATE pgtrickle.pgt_frontiers SET frontier = pg_current_wal_insert_lsn()")
+    world.history.check(world.catalog.stream_tables.all())
+    assert world.history.refusal() is None
+    world.history.look(frontier)
+    world.write("UPDATE pgtrickle.pgt_frontiers SET frontier = 'FF/0'")
+    world.history.check(world.catalog.stream_tables.all())
+    assert "stands at FF/0" in str(world.history.refusal())
+
+
 def test_a_frontier_that_went_back_is_noticed_though_the_log_is_longer(world: World) -> None:
     """The server was put back and has written more than before, between two looks."""
     world.own.back_up()
