@@ -63,6 +63,8 @@ class Vouch:
     _committing: list[SessionAtWork] = field(default_factory=list)
     _ids: tuple[list[DependencyFacts], ObjectIds] = ([], ids_of([]))
     """The facts of the last look, and their objects."""
+    _altered: set[int] = field(default_factory=set)
+    """The stream tables whose query is about to be another one."""
     _frontier: Lsn = ORIGIN
     has_waiting: bool = False
     """Whether a stream table waits for a commit that is under way: it ends soon."""
@@ -114,6 +116,7 @@ class Vouch:
                 return [], self._refuse_all(self.history, rows)
         admitted: list[StreamTableRow] = []
         refused: list[RefusedRow] = []
+        self._altered = self._find_altered(rows)
         for row in rows:
             try:
                 if not row.in_service or self._may_go_on(row):
@@ -183,10 +186,16 @@ class Vouch:
             self._keep_plan_if_same(row, stored)
             return True
         verdict = self._judge(row, stored, present)
-        if row.altered and not isinstance(verdict, Transparent):
-            # It waits for its new query, which is planned with the present facts.
+        if row.pgt_id in self._altered and not isinstance(verdict, Transparent):
+            # It waits for the new query, which is planned with the present facts.
             return False
         return self._follow(row, stored, present, verdict)
+
+    def _find_altered(self, rows: Sequence[StreamTableRow]) -> set[int]:
+        """Return the stream tables with a new query that waits to be adopted, and those that read them."""
+        altered = {row.pgt_id: row for row in rows if row.altered}
+        readers = (self.catalog.stream_tables.readers(row.pgt_relid) for row in altered.values())
+        return altered.keys() | {pgt_id for found in readers for pgt_id in found}
 
     def _stored(self, row: StreamTableRow) -> DependencyFacts | None:
         """Return the facts that its present query was planned with."""
