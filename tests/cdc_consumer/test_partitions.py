@@ -55,18 +55,31 @@ def root(db: Connection) -> Connection:
 
 
 def alter(db: Connection, statement: LiteralString, created: LiteralString | None = None) -> None:
-    """Run DDL and tell the leaves of the root in the same transaction, as the event trigger does."""
+    """Run DDL and tell what it did to the leaves of the root in the same transaction, as the event trigger does."""
     with db.transaction():
+        before = _tree(db)
         db.execute(statement)
-        (leaves,), (xid,) = db.execute(TREE).fetchone() or ((),), _one(db, "SELECT pg_current_xact_id()::xid::text")
+        after, (xid,) = _tree(db), _one(db, "SELECT pg_current_xact_id()::xid::text")
         tag, relids = (
             ("CREATE TABLE", [scalar(db, f"SELECT '{created}'::regclass::int8")]) if created else ("ALTER", [])
         )
+        joined = {leaf: by for leaf, by in after.items() if before.get(leaf) != by}
         body = json.dumps(
-            {"tag": tag, "relids": relids, "roots": {str(scalar(db, "SELECT 'root'::regclass::int8")): leaves}}
+            {
+                "tag": tag,
+                "relids": relids,
+                "joined": {str(scalar(db, "SELECT 'root'::regclass::int8")): joined},
+                "gone": [int(leaf) for leaf in before if leaf not in after],
+            }
         )
         content = f"ddl {signature('ddl', body, KEY, int(str(xid)))} {body}"
         db.execute("SELECT pg_logical_emit_message(true, 'pg_trickle', %s)", (content.encode(),))
+
+
+def _tree(db: Connection) -> dict[str, str]:
+    (leaves,) = _one(db, TREE)
+    assert isinstance(leaves, dict)
+    return leaves
 
 
 def _one(db: Connection, query: LiteralString) -> tuple[object, ...]:
