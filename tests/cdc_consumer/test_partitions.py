@@ -362,7 +362,7 @@ def test_partitions_of_which_the_stream_does_not_have_everything(make_consumer: 
 
 
 def test_a_partition_with_a_row_filter_of_its_own(make_consumer: MakeConsumer, root: Connection) -> None:
-    if scalar(root, "SELECT current_setting('server_version_num')::int") < 150000:
+    if root.info.server_version < 150000:
         pytest.skip("this version has no row filters")
     root.execute(
         "CREATE TABLE other (id int PRIMARY KEY); CREATE PUBLICATION mine FOR TABLE root, leaf_a WHERE (id > 5), other"
