@@ -26,20 +26,17 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                                    SELECT a.relid FROM unnest(relations) AS u (oid), pg_partition_ancestors(u.oid) a)) s
 $$;
 
--- Whether this transaction wrote a catalog row with this xmin that it sees: age() counts from the transaction's own id, and
--- its subtransactions have somewhat later ones. Ids that seem much later are from before ids began again.
-CREATE OR REPLACE FUNCTION pgtrickle._is_own(xmin xid) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT age(xmin) BETWEEN -(1 << 24) AND 0 $$;
-
 -- The leaf partitions of sources that this transaction attached or created, as far as these relations or what is directly
--- below them joined: by source, as in pgtrickle._partition_tree().
+-- below them joined: by source, as in pgtrickle._partition_tree(). Rows that this transaction wrote, and sees, are those with
+-- its id or a somewhat later one: age() counts from its id, its subtransactions have later ones, and ids that seem much later
+-- are from before ids began again.
 CREATE OR REPLACE FUNCTION pgtrickle._joined_leaves(relations oid[]) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE above AS MATERIALIZED (
         SELECT i.inhrelid AS child, a.relid::oid AS relid, a.step, h.xmin AS joined
         FROM pg_inherits i, pg_partition_ancestors(i.inhrelid) WITH ORDINALITY AS a (relid, step)
         LEFT JOIN pg_inherits h ON h.inhrelid = a.relid
-        WHERE (i.inhrelid = ANY (relations) OR i.inhparent = ANY (relations)) AND pgtrickle._is_own(i.xmin)
+        WHERE (i.inhrelid = ANY (relations) OR i.inhparent = ANY (relations)) AND age(i.xmin) BETWEEN -(1 << 24) AND 0
           AND NOT i.inhdetachpending
     ), tree(root, relid, joined) AS (
         SELECT r.relid, r.child, (SELECT string_agg('.' || s.joined::text, '' ORDER BY s.step DESC) FROM above s

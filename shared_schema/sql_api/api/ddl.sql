@@ -49,9 +49,10 @@ BEGIN
     IF EXISTS (SELECT FROM pg_class c WHERE c.oid = ANY (touched) AND c.relkind = 'p') THEN
         -- DETACH names the table above alone. The row of what it detached was written by this transaction, so no other one
         -- can attach it before the commit.
-        gone := gone || ARRAY(SELECT c.oid FROM pg_class c
-                              WHERE pgtrickle._is_own(c.xmin) AND NOT c.relispartition AND c.relkind IN ('r', 'f'));
-        IF EXISTS (SELECT FROM pg_class c WHERE pgtrickle._is_own(c.xmin) AND NOT c.relispartition AND c.relkind = 'p'
+        gone := gone || ARRAY(SELECT c.oid FROM pg_class c WHERE age(c.xmin) BETWEEN -(1 << 24) AND 0
+                              AND NOT c.relispartition AND c.relkind IN ('r', 'f'));
+        IF EXISTS (SELECT FROM pg_class c
+                   WHERE age(c.xmin) BETWEEN -(1 << 24) AND 0 AND NOT c.relispartition AND c.relkind = 'p'
                    AND NOT EXISTS (SELECT FROM pgtrickle.pgt_dependencies d WHERE d.source_relid = c.oid)) THEN
             -- What is below it may be changed by others.
             roots := pgtrickle._trees_above(touched);
@@ -107,7 +108,7 @@ BEGIN
         -- Not pg_partition_tree(): two sessions that alter two partitions would wait for each other. Where partitions were
         -- attached, the others are as before.
         WITH RECURSIVE attached AS MATERIALIZED (
-            SELECT i.inhparent, i.inhrelid FROM pg_inherits i WHERE i.inhparent = ANY (touched) AND pgtrickle._is_own(i.xmin)
+            SELECT i.inhparent, i.inhrelid FROM pg_inherits i WHERE i.inhparent = ANY (touched) AND age(i.xmin) BETWEEN -(1 << 24) AND 0
         ), tree(relid) AS (
             (SELECT u.oid FROM unnest(touched) AS u (oid) WHERE u.oid NOT IN (SELECT a.inhparent FROM attached a)
              UNION ALL
