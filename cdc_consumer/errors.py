@@ -14,6 +14,7 @@ TrickleError
 │   ├── ServerBehind         the server's log ends before the stored progress
 │   ├── PublicationMissing   a publication was dropped while streaming
 │   ├── ColumnListsDiffer    a table has different column lists in two publications
+│   ├── TableUnreadable      the rows of one table cannot be copied
 │   ├── CaptureOutdated      rows of a captured table changed without being in the log (retryable)
 │   └── CaptureFailed        a table cannot be copied now (retryable)
 ├── MalformedMessage         the stream has bytes that are not a valid pgoutput message
@@ -31,6 +32,7 @@ TrickleError
 from __future__ import annotations
 
 from shared_schema.errors import TrickleError
+from shared_schema.table_schema import TableId
 
 
 class StopRequested(Exception):
@@ -95,6 +97,14 @@ class ColumnListsDiffer(SourceError):
 
 class PublishedViaRoot(SourceError):
     """A publication publishes the changes of leaf partitions as those of their root."""
+
+
+class TableUnreadable(SourceError):
+    """The rows of one table cannot be copied; the next session goes on without it."""
+
+    def __init__(self, problem: str, *, hint: str = "", table: TableId) -> None:
+        super().__init__(problem, hint=hint)
+        self.table = table
 
 
 class CaptureOutdated(SourceError):

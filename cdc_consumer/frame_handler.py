@@ -173,5 +173,5 @@ class FrameHandler:
     def _follow_leaves(self, content: bytes, xid: int) -> None:
         """Follow the leaf partitions of partitioned tables, if the message is about them."""
         news = self._news.read(content, xid)
-        if news is not None and news.roots:
+        if news is not None and not news.is_empty:
             self._rows.follow_leaves(news)

@@ -16,7 +16,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from cdc_consumer.errors import SourceError, TableUnreadable
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.ring.segments import Segments
 from cdc_consumer.ring.spool import Spool
@@ -110,7 +113,10 @@ class InitialCopy:
 
     def stop_refused(self) -> None:
         """Tell the readers of tables that cannot be captured; their rows are dropped."""
-        refused = [(t, reason) for t, reason in self._captures.refused if is_new(t, self._tables.settled)]
+        settled = self._tables.settled
+        refused = [
+            (t, reason) for t, reason in self._captures.refused if is_new(t, settled) or not settled[t.table].stopped
+        ]
         if not refused or not self._batcher.has_frontier or self._frontier.open_commit is not None or self.is_active:
             return
         at, slot = self._frontier.published, self._settings.slot
@@ -176,7 +182,9 @@ class InitialCopy:
     def _begin_copy(self, export: Export) -> None:
         """Start to copy the next table. From now on readers that know the table have a part of its new rows."""
         self._captures.note_copies([export.tables[i] for i in self._not_copied])
-        self._copy = self._loader.begin(export, export.tables[self._not_copied[0]])
+        table = export.tables[self._not_copied[0]]
+        with refuse_unreadable(table):
+            self._copy = self._loader.begin(export, table)
 
     def run_step(self, *, idle: bool) -> None:
         """Copy for STEP_S; `idle` means that the stream had no frames."""
@@ -184,8 +192,9 @@ class InitialCopy:
         if export is None or copy is None:
             return
         until = time.monotonic() + STEP_S
-        while not copy.done and copy.step(WAIT_S if idle else 0.0) and time.monotonic() < until:
-            pass
+        with refuse_unreadable(export.tables[self._not_copied[0]]):
+            while not copy.done and copy.step(WAIT_S if idle else 0.0) and time.monotonic() < until:
+                pass
         self._metrics.spool_bytes.set(self._spooled_bytes())
         if self._frontier.open_commit is not None:
             return
@@ -217,13 +226,14 @@ class InitialCopy:
         spool = self._spools.pop(table.schema.relid)
         copy.append(spool)
         spool.close()
-        capture = self._tables.add(self._merge(table, copy.capture()))
+        merged = self._merge(table, copy.capture())
+        captures = () if merged is None else (self._tables.add(merged),)
         copy.close()
         self._copy = None
         self._captures.note_copies([export.tables[i] for i in self._not_copied])
         if not self._not_copied:
             self._captures.lift_limit()
-        self._batcher.publish((capture,))
+        self._batcher.publish(captures)
         self._routes.restore_routes(spool)
         self._metrics.copying.set(len(self._not_copied))
         self._metrics.spool_bytes.set(self._spooled_bytes())
@@ -232,8 +242,11 @@ class InitialCopy:
         else:
             self._captures.finish_export()
 
-    def _merge(self, table: TableExport, copied: Capture) -> Capture:
-        """Return the record to publish: leaf partitions that were copied alone join the record of their table."""
+    def _merge(self, table: TableExport, copied: Capture) -> Capture | None:
+        """Return the record to publish: leaf partitions that were copied alone join the record of their table.
+
+        None if the table stopped while they were copied.
+        """
         if not table.published.only:
             return copied
         return self._tables.with_copied(copied, table.published.only)
@@ -250,23 +263,35 @@ class InitialCopy:
         is new and the topics are old, no frontier is published before that: readers already know the tables and would
         conclude that nothing is missing.
         """
-        captures: list[Capture] = []
         for table in export.tables:
-            copied = self._loader.load(export, table, self._spools[table.schema.relid])
-            captures.append(self._tables.add(self._merge(table, copied)))
+            with refuse_unreadable(table):
+                copied = self._loader.load(export, table, self._spools[table.schema.relid])
+            merged = self._merge(table, copied)
+            captures = () if merged is None else (self._tables.add(merged),)
             self._schema_versions.record_version(table.schema)
-            last = len(captures) == len(export.tables)
+            last = table is export.tables[-1]
             if last:
                 self._captures.lift_limit()
             if last or not self._is_new_slot:
-                self._batcher.publish((captures[-1],))
+                self._batcher.publish(captures)
             else:
-                self._batcher.commit_copied(captures[-1])
+                self._batcher.commit_copied(*captures)
         self._is_new_slot = False
         self._metrics.copying.set(0)
         self._release_spools()
         self._captures.finish_export()
         self._routes.forget()
+
+
+@contextmanager
+def refuse_unreadable(table: TableExport) -> Iterator[None]:
+    """Blame errors of reading a table on the table alone, if trying again does not help."""
+    try:
+        yield
+    except SourceError as error:
+        if error.retryable:
+            raise
+        raise TableUnreadable(error.problem, hint=error.hint, table=table.schema.table) from error
 
 
 def kept_relations(table: PublishedTable) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from cdc_consumer.routes import Routes
 from cdc_consumer.snapshot.captured_tables import CapturedTables
 from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.wal.frontier import Frontier
+from cdc_consumer.wal.horizon import Horizon
 from shared_schema.change_row import Stamp
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture
@@ -46,7 +47,9 @@ class LeafCheck:
             return
         noted = False
         for table, capture in trees.captured.items():
-            if self._tables.captures.get(table) is not capture:
+            if (now := self._tables.captures.get(table)) is not capture:
+                if now is not None and now.awaited:
+                    self._captures.request()
                 continue
             if reason := trees.unpublished.get(table):
                 log.error("changes of a table are no longer streamed", extra={"table": str(table), "reason": reason})
@@ -57,15 +60,15 @@ class LeafCheck:
             if leaves is None:
                 self._tables.forget_awaited(present)
             elif leaves != {leaf: capture.joined.get(leaf, "") for leaf in (*capture.leaves, *capture.awaited)}:
-                self._follow(present, leaves)
+                self._follow(present, leaves, trees.horizon)
         self._tables.commit()
         if noted:
             self._batch.add_message(time.monotonic())
             self._captures.move_server()
 
-    def _follow(self, capture: Capture, leaves: Mapping[int, str]) -> None:
+    def _follow(self, capture: Capture, leaves: Mapping[int, str], horizon: Horizon) -> None:
         at, now_us = Lsn(self._frontier.next_point.value - 1), time.time_ns() // 1000
-        for ordinal, gone in enumerate(self._tables.follow(capture.relid, leaves, at, ())):
+        for ordinal, gone in enumerate(self._tables.follow(capture.relid, leaves, at, horizon.sees)):
             writer, schema = self._routes.leaf_writer(gone, at)
             writer.append(truncate_leaf(schema, gone.leaf, Stamp(at, ordinal), NO_XID, now_us, snapshot=True))
         self._routes.forget()

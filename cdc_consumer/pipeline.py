@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from cdc_consumer.errors import CaptureOutdated, OversizeMessage, StopRequested
+from cdc_consumer.errors import CaptureOutdated, OversizeMessage, StopRequested, TableUnreadable
 from cdc_consumer.frame_handler import FrameHandler
 from cdc_consumer.health import Health, Restarting, StandingBy, Streaming
 from cdc_consumer.initial_copy import InitialCopy
@@ -90,9 +90,13 @@ def run_pipeline(
             log.info("stopped", extra={"slot": settings.slot})
         except StopRequested:
             return
-        except OversizeMessage as error:
+        except (OversizeMessage, TableUnreadable) as error:
             # The transaction was aborted. The next session goes on without this table, and says so to its readers.
-            table = table_of_topic(settings.topic_prefix, error.topic or "")
+            match error:
+                case OversizeMessage(topic=topic):
+                    table = table_of_topic(settings.topic_prefix, topic or "")
+                case TableUnreadable(table=table):
+                    pass
             if table is None or table in refused:
                 raise
             refused[table] = f"{error.problem}; {error.hint}"

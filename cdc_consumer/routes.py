@@ -118,11 +118,13 @@ class Routes:
             if self._tables.captures.get(root.table) is root:
                 self._tables.lose_leaves(root, commit_lsn)
             return None
-        # A leaf that is awaited does not share the spool of its root: the copy of the root does not contain it.
-        key = leaf.root.relid if leaf is not None and leaf.since is not None else relid
+        # A copy of the root that has begun does not contain a leaf that is awaited, so the leaf does not share its
+        # spool. One that is being prepared will contain the leaf.
+        root_relid = relid if leaf is None else leaf.root.relid
+        key = root_relid if leaf is not None and leaf.since is not None else relid
         if leaf is not None and not leaf.is_copying:
             captured_since = leaf.since
-        beside = self._beside.get(relid) or self._beside.get(key)
+        beside = self._beside.get(relid) or self._beside.get(root_relid)
         aside = self._aside.get(relid) or self._aside.get(key) or (beside if captured_since is None else None)
         since = captured_since if aside is None else aside.since
         if since is None:

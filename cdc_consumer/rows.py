@@ -157,18 +157,28 @@ class TransactionRows:
             self._append(route, row)
 
     def follow_leaves(self, news: TreeNews) -> None:
-        """Take over the leaf partitions of partitioned tables after DDL of the open transaction."""
+        """Take over what DDL of the open transaction did to leaf partitions.
+
+        The message alone decides about ordinals, whatever is captured: the next instance may receive it again.
+        """
         transaction = self.transaction
         if transaction is None:
             return
         at = transaction.begin.commit_lsn
-        for relid, leaves in sorted(news.roots.items()):
-            for gone in self._tables.follow(relid, leaves, at, news.created):
-                writer, schema = self._routes.leaf_writer(gone, at)
-                row = transaction.truncate_leaf(schema, gone.leaf)
-                if row.stamp.seq >= self._first_ordinal:
-                    writer.append(row)
-                    self._count(schema.table, row.op, 1)
+        for relid in news.gone:
+            gone = self._tables.leave(relid, at)
+            if gone is None:
+                transaction.truncate()
+                continue
+            writer, schema = self._routes.leaf_writer(gone, at)
+            row = transaction.truncate_leaf(schema, gone.leaf)
+            if row.stamp.seq >= self._first_ordinal:
+                writer.append(row)
+                self._count(schema.table, row.op, 1)
+        for relid, leaves in news.joined.items():
+            self._tables.join(relid, leaves, at, news.created)
+        for relid, leaves in news.seen.items():
+            self._tables.doubt(relid, leaves, at)
         self._routes.forget()
         self._close_writers()
 

@@ -144,10 +144,10 @@ class TransactionBatcher:
         self.has_frontier = True
         self._published_at = time.monotonic()
 
-    def commit_copied(self, capture: Capture) -> None:
+    def commit_copied(self, *captures: Capture) -> None:
         """Commit a capture and its rows without a progress record: readers do not count them yet."""
-        self._records.note_captures((capture,))
-        self._sink.commit((capture,))
+        self._records.note_captures(captures)
+        self._sink.commit(captures)
         self._has_uncounted = True
 
     def note_complete(self) -> None:

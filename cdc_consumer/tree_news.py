@@ -1,7 +1,9 @@
-"""Signed `ddl` messages of the log in; the leaf partitions that partitioned tables have from that position on, out.
+"""Signed `ddl` messages of the log in; what happened to the leaf partitions of partitioned tables, out.
 
-The body is JSON. `roots` has the leaves of each partitioned table after the DDL, `tag` and `relids` say what the DDL
-was and which relations it concerned. Messages that are not signed are not believed: anybody may write into the log.
+The body is JSON. `joined` has the leaves that the transaction added to each partitioned table, `gone` the tables that
+are no partitions from its commit on, `tag` and `relids` say what the DDL was and which relations it concerned. `roots`
+has whole trees as somebody saw them: another transaction may have changed them before this one was committed. Messages
+that are not signed are not believed: anybody may write into the log.
 """
 
 from __future__ import annotations
@@ -20,12 +22,21 @@ KIND = "ddl"
 
 @dataclass(frozen=True, slots=True)
 class TreeNews:
-    """The leaves of partitioned tables after DDL, by the oid of the table."""
+    """What DDL did to leaf partitions. Leaves by the oid of their table, each with what identifies its attachment."""
 
-    roots: Mapping[int, Mapping[int, str]]
-    """For each leaf what identifies its attachment."""
+    joined: Mapping[int, Mapping[int, str]]
+    """The leaves that joined."""
+    gone: tuple[int, ...]
+    """Tables that are no partitions any more, or never were, in order."""
+    seen: Mapping[int, Mapping[int, str]]
+    """All leaves, as they were seen before the commit."""
     created: frozenset[int]
     """Relations that the DDL created: they have no rows yet."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no leaf partition is concerned."""
+        return not (self.joined or self.gone or self.seen)
 
 
 class NewsReader:
@@ -50,9 +61,12 @@ class NewsReader:
 def parse_news(body: str) -> TreeNews:
     """Return the content of a signed message."""
     said = json.loads(body)
-    roots = {
-        int(root): {int(leaf): str(joined) for leaf, joined in leaves.items()}
-        for root, leaves in (said.get("roots") or {}).items()
-    }
     created = frozenset(map(int, said.get("relids") or ())) if said.get("tag") == "CREATE TABLE" else frozenset()
-    return TreeNews(roots, created)
+    gone = tuple(sorted(map(int, said.get("gone") or ())))
+    return TreeNews(_trees(said.get("joined")), gone, _trees(said.get("roots")), created)
+
+
+def _trees(said: Mapping[str, Mapping[str, str]] | None) -> dict[int, dict[int, str]]:
+    return {
+        int(root): {int(leaf): str(joined) for leaf, joined in leaves.items()} for root, leaves in (said or {}).items()
+    }

@@ -11,13 +11,16 @@ again it is copied again, because its own topic lacks what happened meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from cdc_consumer.metrics import Metrics
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture
 from shared_schema.table_schema import TableId
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,8 @@ class CapturedTables:
 
     def prepare_copy(self, capture: Capture) -> None:
         """Find the leaves of a table of which a copy is being prepared, so that its rows can be kept."""
-        if capture.table not in self._captured:
+        known = self._captured.get(capture.table)
+        if known is None or known.leaves is None:
             self._copying[capture.table] = capture
             self._preparing.add(capture.table)
             self._index()
@@ -141,13 +145,14 @@ class CapturedTables:
             self._preparing.clear()
             self._index()
 
-    def with_copied(self, copied: Capture, leaves: Collection[int]) -> Capture:
+    def with_copied(self, copied: Capture, leaves: Collection[int]) -> Capture | None:
         """Return the record of a table after these leaves were copied; `copied` is that of the copy.
 
-        One that left meanwhile is left out, also if it joined again after the snapshot.
+        One that left meanwhile is left out, also if it joined again after the snapshot. None if the whole table stopped
+        meanwhile: its record says so already.
         """
-        now = self._captured[copied.table]
-        if now.leaves is None:
+        now = self._captured.get(copied.table)
+        if now is None or now.leaves is None:
             return now
         at = copied.snapshot_lsn
         present = {leaf: at for leaf in leaves if leaf in now.awaited and now.awaited[leaf] <= at}
@@ -159,33 +164,80 @@ class CapturedTables:
         """A check of the publications begins: it sees the leaves that are awaited now."""
         self.is_leaf_awaited = False
 
-    def follow(self, relid: int, leaves: Mapping[int, str], at: Lsn, empty: Collection[int]) -> list[LeafGone]:
-        """Take over the leaves that a table has from the commit at `at` on, and their attachments -> those that left.
+    def join(self, relid: int, leaves: Mapping[int, str], at: Lsn, empty: Collection[int] = ()) -> None:
+        """Take over leaves that a table has from the commit at `at` on, and their attachments; it may have others too.
 
         New leaves are awaited, except those in `empty`, which have no rows at that moment. So are leaves with another
         attachment than before: no stream contains what happened to them in between.
         """
         self.last_news[relid] = at
-        gone: list[LeafGone] = []
         for root in [root for root in self._roots() if root.relid == relid]:
+            known, awaited, joined = dict(root.leaves or {}), dict(root.awaited), {**root.joined, **leaves}
             if root.table in self._preparing:
-                self._replace(root, replace(root, leaves=dict.fromkeys(leaves, at), joined=dict(leaves)))
+                self._replace(root, replace(root, leaves=known | dict.fromkeys(leaves, at), joined=joined))
                 continue
-            known, awaited = dict(root.leaves or {}), dict(root.awaited)
-            gone += [LeafGone(root, leaf) for leaf in sorted({*known, *awaited} - {*leaves})]
-            for leaf in {leaf for leaf, by in root.joined.items() if leaves.get(leaf, by) != by}:
+            again = {leaf for leaf, by in root.joined.items() if leaves.get(leaf, by) != by}
+            for leaf in again:
                 known.pop(leaf, None)
                 awaited.pop(leaf, None)
             for leaf in {*leaves} - {*known, *awaited}:
-                (known if leaf in empty else awaited)[leaf] = at
-                self.is_leaf_awaited = self.is_leaf_awaited or leaf not in empty
-            present = {leaf: since for leaf, since in known.items() if leaf in leaves}
-            missing = {leaf: since for leaf, since in awaited.items() if leaf in leaves}
-            self._replace(root, replace(root, leaves=present, awaited=missing, joined=dict(leaves)))
-        return gone
+                (known if leaf in empty and leaf not in again else awaited)[leaf] = at
+            self.is_leaf_awaited = self.is_leaf_awaited or awaited != root.awaited
+            self._replace(root, replace(root, leaves=known, awaited=awaited, joined=joined))
+
+    def leave(self, leaf: int, at: Lsn) -> LeafGone | None:
+        """Note that a relation is no partition from the commit at `at` on -> the leaf that left; None if it was none.
+
+        None too while the copy of the table is prepared: its rows are not written yet.
+        """
+        known = self._by_leaf.get(leaf)
+        if known is None:
+            return None
+        root = known.root
+        self.last_news[root.relid] = at
+        self._replace(
+            root,
+            replace(
+                root,
+                leaves=_without(root.leaves or {}, leaf),
+                awaited=_without(root.awaited, leaf),
+                joined=_without(root.joined, leaf),
+            ),
+        )
+        return None if root.table in self._preparing else LeafGone(root, leaf)
+
+    def doubt(self, relid: int, leaves: Mapping[int, str], at: Lsn) -> None:
+        """Take over what somebody saw of a table before the commit at `at`, when other commits may have followed.
+
+        Leaves that were not seen are awaited too: the next check says whether they left or joined since then.
+        """
+        self.join(relid, leaves, at)
+        for root in [root for root in self._roots() if root.relid == relid and root.table not in self._preparing]:
+            doubted = dict.fromkeys({*(root.leaves or {})} - {*leaves}, at)
+            if doubted:
+                self.is_leaf_awaited = True
+                known = {leaf: since for leaf, since in (root.leaves or {}).items() if leaf in leaves}
+                self._replace(root, replace(root, leaves=known, awaited={**doubted, **root.awaited}))
+
+    def follow(
+        self, relid: int, leaves: Mapping[int, str], at: Lsn, is_visible: Callable[[str], bool]
+    ) -> list[LeafGone]:
+        """Take over all leaves that a table has before `at`, as the catalog says -> those that left.
+
+        A leaf that is missing stays if its attachment may not be visible yet: a commit is in the log before that.
+        """
+        left = [
+            gone
+            for root in [root for root in self._roots() if root.relid == relid]
+            for leaf in sorted({*(root.leaves or {}), *root.awaited} - {*leaves})
+            if is_visible(root.joined.get(leaf, "")) and (gone := self.leave(leaf, at)) is not None
+        ]
+        self.join(relid, leaves, at)
+        return left
 
     def await_leaf(self, root: Capture, leaf: int, at: Lsn) -> None:
         """Note that a leaf of the table, of which nobody told, has a row in the commit at `at`."""
+        self.last_news[root.relid] = at
         if root.table in self._preparing:
             self._replace(root, replace(root, leaves={**(root.leaves or {}), leaf: at}))
             return
@@ -279,6 +331,10 @@ class CapturedTables:
             self._by_leaf |= {leaf: LeafOf(root, since, is_copying) for leaf, since in (root.leaves or {}).items()}
             self._by_leaf |= {leaf: LeafOf(root, None, is_copying) for leaf in root.awaited}
         self._metrics.captures.set(len(self._captured))
+
+
+def _without(leaves: Mapping[int, V], leaf: int) -> dict[int, V]:
+    return {one: value for one, value in leaves.items() if one != leaf}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from cdc_consumer.errors import CaptureFailed
+from cdc_consumer.errors import CaptureFailed, MissingRights, NoFreeSlot, SourceError
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.snapshot.captured_tables import CapturedTables
 from cdc_consumer.snapshot.export import Export, TableExport
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 """Pause after a capture that could not begin: the lock or the rewrite that prevented it is usually gone by then."""
+
+VANISHED = "it left the publications, or was renamed or dropped, before its new copy was complete"
 
 COMPARE_S = 1.0
 """How often the catalog is looked at for tables that nobody else compares: their readers show what is published."""
@@ -187,7 +189,11 @@ class Captures:
     def _take_result(self) -> None:
         try:
             seen = self._watch.take_result()
-        except CaptureFailed as failure:
+        except SourceError as failure:
+            # The server may have no slot to spare for a while, or a right was revoked: the stream goes on meanwhile.
+            passes = isinstance(failure, MissingRights | NoFreeSlot) and bool(self._tables.settled)
+            if not (passes or isinstance(failure, CaptureFailed)):
+                raise
             log.warning("capture could not begin", extra={"problem": failure.problem})
             self._metrics.retries.labels("capture").inc()
             self._check_at = time.monotonic() + RETRY_S
@@ -201,8 +207,11 @@ class Captures:
         else:
             self._export = self._join(seen.export)
             self._frontier.limit = self._export.at
-        self._refused = seen.refused
-        self._unfinished &= seen.uncaptured
+        settled = self._tables.settled
+        self._unfinished = frozenset(table for table in self._unfinished if table not in settled)
+        # Readers of a table that nobody will copy any more are told before the frontier passes half of its copy.
+        vanished = [self._tables.recorded[t] for t in sorted(self._unfinished - seen.uncaptured)]
+        self._refused = (*seen.refused, *((described(capture), VANISHED) for capture in vanished))
         if not self._unfinished:
             self._frontier.release()
 
@@ -213,3 +222,8 @@ class Captures:
         # The stream of an idle server would not move past the next point by itself.
         self._watch.move_server()
         return replace(export, at=self._frontier.next_point)
+
+
+def described(capture: Capture) -> PublishedTable:
+    """Return a captured table that is in no publication any more."""
+    return PublishedTable(capture.table, capture.relid, False, (), "", capture.membership)

@@ -22,10 +22,12 @@ from cdc_consumer.wal.catalog import (
     Connection,
     PublishedTable,
     connect,
+    find_unreadable,
     missing_publications,
     publish_leaves,
     published_tables,
 )
+from cdc_consumer.wal.horizon import NO_HORIZON, Horizon
 from cdc_consumer.wal.slot import insert_position, server_position
 from cdc_consumer.wal.table_facts import compare_tables
 from shared_schema.errors import SettingsError
@@ -81,6 +83,8 @@ class SeenTrees:
     """What the rows of captured tables rest on besides the log, by the oid of the table."""
     unpublished: Mapping[TableId, str] = field(default_factory=dict)
     """Captured tables whose changes are not streamed any more, and why."""
+    horizon: Horizon = NO_HORIZON
+    """Which transactions `leaves` surely contain."""
 
 
 class CaptureWatch:
@@ -193,17 +197,14 @@ class CaptureWatch:
         if any(t.via_root for t in published):
             publish_leaves(self._catalog, self._publications)
         uncaptured = frozenset(t.table for t in published if is_new(t, captured))
-        new = [t for t in published if t.table in uncaptured and self._is_readable(t)]
+        wanted, refused = self._judge(self._catalog, published, captured)
         position = server_position(self._catalog)
-        reasons = [(table, self._find_refusal(table.table)) for table in new]
-        refused = tuple((table, reason) for table, reason in reasons if reason is not None)
-        wanted = [table for table, reason in reasons if reason is None]
-        wanted += [t for t in (with_awaited(t, captured) for t in published if t.table not in uncaptured) if t.only]
         if not wanted:
             leaves = {t.relid: t.joined for t in published if t.partitioned}
             facts = self._compare(self._catalog, published, captured)
             gone = find_unpublished(published, captured)
-            trees = SeenTrees(insert_position(self._catalog), leaves, captured, facts, gone)
+            horizon = published[0].horizon if published else NO_HORIZON
+            trees = SeenTrees(insert_position(self._catalog), leaves, captured, facts, gone, horizon)
             return SeenTables(position, None, uncaptured, refused, trees)
         group = wanted if together else first_capture_group(wanted)
         self._announce(WantedTables(tuple(group), position))
@@ -223,10 +224,35 @@ class CaptureWatch:
             raise CaptureOutdated(problem, hint="the table is copied again automatically")
         return facts
 
-    def _find_refusal(self, table: TableId) -> str | None:
+    def _judge(
+        self, catalog: Connection, published: Sequence[PublishedTable], captured: Mapping[TableId, Capture]
+    ) -> tuple[list[PublishedTable], tuple[tuple[PublishedTable, str], ...]]:
+        """Return the tables to copy, and those that cannot be followed, of which readers are not told yet, with why.
+
+        A table that was stopped is copied again when nothing is in the way any more.
+        """
+        new = [t for t in published if is_copy_missing(t, captured) and self._is_readable(t)]
+        joining = [with_awaited(t, captured) for t in published if not is_copy_missing(t, captured)]
+        joining = [table for table in joining if table.only]
+        unreadable = find_unreadable(catalog, [*new, *joining])
+        reasons = [(t, self._find_refusal(t) or unreadable.get(t.relid)) for t in (*new, *joining)]
+        wanted = [table for table, reason in reasons if reason is None]
+        judged = {table.relid for table, _ in reasons}
+        reasons += [(t, t.problem) for t in published if t.problem and t.relid not in judged]
+        refused = tuple(
+            (table, reason)
+            for table, reason in reasons
+            if reason is not None and (is_new(table, captured) or not captured[table.table].stopped)
+        )
+        return wanted, refused
+
+    def _find_refusal(self, published: PublishedTable) -> str | None:
         """Return why a table cannot be captured; None if it can."""
+        table = published.table
         if table in self._refused:
             return self._refused[table]
+        if published.problem:
+            return published.problem
         try:
             if self._topic_prefix is not None:
                 table_topic(self._topic_prefix, table)
@@ -280,6 +306,11 @@ def is_new(table: PublishedTable, captured: Mapping[TableId, Capture]) -> bool:
     if any(other.relid == table.relid and other.snapshot_lsn > known.snapshot_lsn for other in captured.values()):
         return True
     return not set(known.membership.split(",")) & set(table.membership.split(","))
+
+
+def is_copy_missing(table: PublishedTable, captured: Mapping[TableId, Capture]) -> bool:
+    """Return whether a table is new or stopped."""
+    return is_new(table, captured) or bool(captured[table.table].stopped)
 
 
 def find_unpublished(published: Sequence[PublishedTable], captured: Mapping[TableId, Capture]) -> dict[TableId, str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ import psycopg
 from cdc_consumer.errors import ColumnListsDiffer, PublishedViaRoot
 from cdc_consumer.pgoutput.relations import RelationFacts, TypeFacts
 from cdc_consumer.wal.diagnosis import diagnose_exception
+from cdc_consumer.wal.horizon import NO_HORIZON, Horizon, read_horizon
 from shared_schema.connections import connect_with_options
 from shared_schema.progress import with_epoch
 from shared_schema.signed_messages import KEY_READABLE, READ_KEY
@@ -112,6 +114,10 @@ class PublishedTable:
     apart, and what happens to a single leaf is not in the stream."""
     only: tuple[int, ...] = ()
     """The leaf partitions to copy, if the others are captured already."""
+    problem: str = ""
+    """Why the stream cannot have all changes of a leaf partition."""
+    horizon: Horizon = NO_HORIZON
+    """Which transactions this description surely contains."""
 
 
 _PUBLISHED = """
@@ -119,7 +125,8 @@ WITH RECURSIVE members AS (
     SELECT r.prrelid AS relid, p.pubviaroot, {generated} AS generated
     FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ANY (%(publications)s)
   UNION ALL
-    SELECT c.oid, p.pubviaroot, {generated} FROM pg_publication p JOIN pg_class c ON c.relkind = 'p'
+    SELECT c.oid, p.pubviaroot, {generated}
+    FROM pg_publication p JOIN pg_class c ON c.relkind = 'p' AND c.relpersistence <> 't'
     WHERE p.puballtables AND p.pubname = ANY (%(publications)s)
     {schema_members}
 ), roots AS (
@@ -167,7 +174,13 @@ SELECT schemaname, tablename, relid, relkind = 'p', attnames,
        (SELECT coalesce(jsonb_object_agg(t.relid::text, t.joined), '{{}}')
         FROM tree t JOIN pg_class c ON c.oid = t.relid WHERE t.root = published.relid AND c.relkind <> 'p'),
        coalesce((SELECT r.via_root FROM roots r WHERE r.relid = published.relid), false),
-       lists
+       (SELECT min(format('its partition %%s %%s', c.oid::regclass, CASE
+                   WHEN c.relkind = 'f' THEN 'is a foreign table: its changes are not in the log'
+                   WHEN c.relpersistence <> 'p' THEN 'is unlogged: its changes are not in the log'
+                   ELSE 'has a row filter or a column list of its own in a publication' END))
+        FROM tree t JOIN pg_class c ON c.oid = t.relid AND c.relkind <> 'p'
+        WHERE t.root = published.relid AND (c.relkind = 'f' OR c.relpersistence <> 'p' {limited})),
+       pg_current_snapshot()::text, lists
 FROM (
     SELECT relid, schemaname, tablename, relkind, min(attnames) AS attnames, count(DISTINCT attnames) AS lists,
            CASE WHEN bool_or(rowfilter IS NULL) THEN '' ELSE string_agg(DISTINCT '(' || rowfilter || ')', ' OR ') END
@@ -179,6 +192,11 @@ FROM (
 _SCHEMA_MEMBERS = """UNION ALL
     SELECT c.oid, p.pubviaroot, {generated} FROM pg_publication_namespace s JOIN pg_publication p ON p.oid = s.pnpubid
     JOIN pg_class c ON c.relnamespace = s.pnnspid AND c.relkind = 'p' WHERE p.pubname = ANY (%(publications)s)"""
+
+_LIMITED = """OR EXISTS (
+            SELECT FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
+            WHERE r.prrelid = c.oid AND p.pubname = ANY (%(publications)s)
+              AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL))"""
 
 _SCHEMA_MEMBERSHIPS = """UNION ALL
            SELECT 'schema' || s.oid FROM pg_publication_namespace s JOIN pg_publication p ON p.oid = s.pnpubid
@@ -195,6 +213,7 @@ def published_query(server_version: int) -> str:
         schema_members=_SCHEMA_MEMBERS.format(generated=generated) if modern else "",
         columns="p.attnames, p.rowfilter" if modern else "NULL::name[] AS attnames, NULL::text AS rowfilter",
         schemas=_SCHEMA_MEMBERSHIPS if modern else "",
+        limited=_LIMITED if modern else "",
     )
 
 
@@ -228,11 +247,43 @@ def published_tables(connection: Connection, publications: tuple[str, ...]) -> l
                 tuple(sorted(map(int, leaves))),
                 {int(leaf): str(joined) for leaf, joined in leaves.items()},
                 via_root,
+                problem=problem or "",
+                horizon=read_horizon(seen),
             )
-            for schema, name, relid, partitioned, listed, own, filters, members, size, leaves, via_root, _ in rows
+            for schema, name, relid, partitioned, listed, own, filters, members, *others in rows
+            for size, leaves, via_root, problem, seen, _ in [others]
         ),
         key=lambda t: t.table,
     )
+
+
+_UNREADABLE = """
+SELECT u.root, c.oid::regclass::text, current_user::text, row_security_active(c.oid)
+FROM unnest(%(roots)s::int8[], %(parts)s::int8[]) AS u (root, part) JOIN pg_class c ON c.oid = u.part::oid
+WHERE row_security_active(c.oid) OR NOT has_schema_privilege(c.relnamespace, 'USAGE')
+   OR NOT has_table_privilege(c.oid, 'SELECT') AND EXISTS (
+       SELECT FROM pg_attribute a JOIN jsonb_array_elements_text(%(columns)s::jsonb -> u.root::text) AS n (name)
+           ON a.attname = n.name
+       WHERE a.attrelid = c.oid AND NOT has_column_privilege(c.oid, a.attnum, 'SELECT'))
+ORDER BY 1, 2
+"""
+
+
+def find_unreadable(connection: Connection, tables: Collection[PublishedTable]) -> dict[int, str]:
+    """Return why tables cannot be copied, by their oid: not every row of them, or of their leaves, may be read."""
+    parts = [(t.relid, part) for t in tables for part in (t.relid, *(t.only or t.leaves))]
+    columns = {str(t.relid): list(t.columns) for t in tables}
+    values = {"roots": [r for r, _ in parts], "parts": [p for _, p in parts], "columns": json.dumps(columns)}
+    try:
+        rows = connection.execute(_UNREADABLE, values).fetchall() if parts else []
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    return {
+        int(root): f"row security policies of {part} hide rows from role {role}; ALTER ROLE {role} BYPASSRLS"
+        if hidden
+        else f"permission denied for table {part}; GRANT SELECT ON {part} TO {role}"
+        for root, part, role, hidden in reversed(rows)
+    }
 
 
 def stored_settings(database_url: str) -> Stored:

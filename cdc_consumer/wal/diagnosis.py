@@ -62,7 +62,7 @@ def diagnose_postgres(sqlstate: str, message: str) -> SourceError:
             )
         case "57P01" | "57P02" | "57P03" | "08006" | "08003" | "08001":
             return ConnectionLost(f"PostgreSQL closed the connection: {said}", hint="is the server restarting?")
-        case "55P03" | "57014" | "40001" | "40P01" | "42P01":
+        case "55P03" | "57014" | "40001" | "40P01" | "42P01" | "42703" | "3F000":
             return CaptureFailed(
                 f"PostgreSQL cannot export the table yet: {said}", hint="it is tried again automatically"
             )

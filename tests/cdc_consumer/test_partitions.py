@@ -14,6 +14,7 @@ import pytest
 from shared_schema.signed_messages import signature
 from tests.cdc_consumer.conftest import MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, connect, refused, scalar, table_now, until
+from tests.cdc_consumer.test_refused_tables import stopped
 from tests.cdc_consumer.topic_reader import Content, position, replay
 
 KEY = secrets.token_bytes(32)
@@ -55,18 +56,31 @@ def root(db: Connection) -> Connection:
 
 
 def alter(db: Connection, statement: LiteralString, created: LiteralString | None = None) -> None:
-    """Run DDL and tell the leaves of the root in the same transaction, as the event trigger does."""
+    """Run DDL and tell what it did to the leaves of the root in the same transaction, as the event trigger does."""
     with db.transaction():
+        before = _tree(db)
         db.execute(statement)
-        (leaves,), (xid,) = db.execute(TREE).fetchone() or ((),), _one(db, "SELECT pg_current_xact_id()::xid::text")
+        after, (xid,) = _tree(db), _one(db, "SELECT pg_current_xact_id()::xid::text")
         tag, relids = (
             ("CREATE TABLE", [scalar(db, f"SELECT '{created}'::regclass::int8")]) if created else ("ALTER", [])
         )
+        joined = {leaf: by for leaf, by in after.items() if before.get(leaf) != by}
         body = json.dumps(
-            {"tag": tag, "relids": relids, "roots": {str(scalar(db, "SELECT 'root'::regclass::int8")): leaves}}
+            {
+                "tag": tag,
+                "relids": relids,
+                "joined": {str(scalar(db, "SELECT 'root'::regclass::int8")): joined},
+                "gone": [int(leaf) for leaf in before if leaf not in after],
+            }
         )
         content = f"ddl {signature('ddl', body, KEY, int(str(xid)))} {body}"
         db.execute("SELECT pg_logical_emit_message(true, 'pg_trickle', %s)", (content.encode(),))
+
+
+def _tree(db: Connection) -> dict[str, str]:
+    (leaves,) = _one(db, TREE)
+    assert isinstance(leaves, dict)
+    return leaves
 
 
 def _one(db: Connection, query: LiteralString) -> tuple[object, ...]:
@@ -222,8 +236,8 @@ def test_an_old_row_is_judged_by_the_identity_of_its_leaf(consumer: Consumer, ro
 
 def test_a_message_that_is_not_signed_removes_nothing(consumer: Consumer, root: Connection) -> None:
     consumer.start()
-    oid = scalar(root, "SELECT 'root'::regclass::int8")
-    body = json.dumps({"tag": "ALTER", "relids": [], "roots": {str(oid): {}}})
+    leaf = scalar(root, "SELECT 'leaf_a'::regclass::int8")
+    body = json.dumps({"tag": "ALTER", "relids": [], "gone": [leaf]})
     for content in (f"ddl {'0' * 64} {body}", f"ddl {signature('ddl', body, KEY, 1)} {body}"):
         root.execute("SELECT pg_logical_emit_message(true, 'pg_trickle', %s)", (content.encode(),))
     assert removed(check(consumer, ["public.root"])) == []
@@ -317,3 +331,52 @@ def test_a_table_that_an_older_version_captured_is_copied_once_more(consumer: Co
 def _buffered(consumer: Consumer) -> list[dict[str, object]]:
     with connect(consumer.url) as connection:
         return [record for (record,) in connection.execute("SELECT record FROM pgtrickle_changes.progress")]
+
+
+def test_partitions_of_which_the_stream_does_not_have_everything(make_consumer: MakeConsumer, root: Connection) -> None:
+    """They stop their table, and neither another one nor the consumer; partitions of temporary tables are nobody's."""
+    root.execute(
+        """
+        CREATE TABLE other (id int PRIMARY KEY);
+        CREATE TABLE far (id int, region text) PARTITION BY LIST (region);
+        CREATE TABLE near PARTITION OF far FOR VALUES IN ('n');
+        CREATE EXTENSION file_fdw; CREATE SERVER files FOREIGN DATA WRAPPER file_fdw;
+        CREATE FOREIGN TABLE far_a PARTITION OF far FOR VALUES IN ('a') SERVER files OPTIONS (filename '/dev/null');
+        CREATE PUBLICATION everything FOR ALL TABLES;
+        CREATE TEMP TABLE of_a_session (id int) PARTITION BY LIST (id);
+        CREATE TEMP TABLE of_a_session_1 PARTITION OF of_a_session FOR VALUES IN (1)
+        """
+    )
+    consumer = make_consumer(publications="everything", heartbeat_ms=300)
+    consumer.start()
+    assert "far_a is a foreign table" in stopped(consumer, "far")
+    check(consumer, ["public.root", "public.other"])
+    root.execute("CREATE UNLOGGED TABLE leaf_u PARTITION OF root FOR VALUES IN ('u')")
+    assert "leaf_u is unlogged" in stopped(consumer, "root")
+    root.execute("DROP TABLE leaf_u; INSERT INTO other VALUES (1)")
+    until(lambda: not captured_last(consumer, "root").get("stopped"), "captured again")
+    root.execute("DROP FOREIGN TABLE far_a; INSERT INTO far VALUES (1, 'n')")
+    until(lambda: not captured_last(consumer, "far").get("stopped"), "captured after all")
+    content = check(consumer, ["public.root", "public.far", "public.other"])
+    assert not [record for record in content.captures if "of_a_session" in record["table"]]
+
+
+def test_a_partition_with_a_row_filter_of_its_own(make_consumer: MakeConsumer, root: Connection) -> None:
+    if root.info.server_version < 150000:
+        pytest.skip("this version has no row filters")
+    root.execute(
+        "CREATE TABLE other (id int PRIMARY KEY); CREATE PUBLICATION mine FOR TABLE root, leaf_a WHERE (id > 5), other"
+    )
+    consumer = make_consumer(publications="mine", heartbeat_ms=300)
+    consumer.start()
+    assert "leaf_a has a row filter" in stopped(consumer, "root")
+    root.execute("INSERT INTO other VALUES (1)")
+    check(consumer, ["public.other"])
+    root.execute("ALTER PUBLICATION mine DROP TABLE leaf_a")
+    until(lambda: not captured_last(consumer, "root").get("stopped"), "captured after all")
+    check(consumer, ["public.root", "public.other"])
+
+
+def captured_last(consumer: Consumer, table: str) -> dict[str, object]:
+    """Return the newest capture record of a table."""
+    return [record for record in consumer.caught_up().captures if record["table"] == table][-1]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import cast
 
 from cdc_consumer.health import Health
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Relation, RelationColumn
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations, TypeFacts
+from cdc_consumer.ring.segments import Segments
+from cdc_consumer.ring.spool import Spool
 from cdc_consumer.routes import Routes
 from cdc_consumer.schema_versions import SchemaVersions
-from cdc_consumer.sinks.sink import Sink
+from cdc_consumer.sinks.sink import Sink, Write
 from cdc_consumer.snapshot.captured_tables import CapturedTables
 from cdc_consumer.snapshot.watch import is_new
 from cdc_consumer.wal.catalog import PublishedTable
@@ -34,6 +37,16 @@ class FakeTables(CapturedTables):
 class FakeSink:
     def row_writer(self, schema: TableSchema) -> str:
         return f"t.{schema.table}"
+
+
+class KeepingWriter:
+    def redirect(self, write: Write) -> Write:
+        return write
+
+
+class KeepingSink:
+    def row_writer(self, schema: TableSchema) -> KeepingWriter:
+        return KeepingWriter()
 
 
 def routes(captured: dict[tuple[int, TableId], Lsn]) -> Routes:
@@ -84,3 +97,19 @@ def test_a_route_follows_new_captures_and_descriptions() -> None:
     second = found.find(5, Lsn(100))
     assert first is not None and second is not None
     assert (len(first.reader.schema.columns), len(second.reader.schema.columns)) == (1, 2)
+
+
+def test_rows_of_an_awaited_leaf_are_kept_while_a_copy_of_the_whole_table_is_prepared(tmp_path: Path) -> None:
+    root = Capture("s", TableId("public", "root"), 1, Lsn(50), 0, leaves={2: Lsn(50)}, awaited={3: Lsn(60)})
+    tables = CapturedTables({root.table: root}, Metrics(Health()))
+    versions = SchemaVersions({}, lambda _: None)
+    found = Routes(Relations(lambda _: FACTS), tables, cast(Sink, KeepingSink()), versions, lambda _: ())
+    found.describe(relation(3, "leaf"))
+    assert found.find(3, Lsn(100)) is None, "its copy will contain the row"
+    spool = Spool(Lsn(90), Segments(str(tmp_path)))
+    found.repeat_rows(1, spool)
+    route = found.find(3, Lsn(110))
+    assert route is not None and route.spool is spool
+    # A copy that has begun without the leaf does not want its rows.
+    found.redirect_rows(1, spool)
+    assert found.find(3, Lsn(120)) is None

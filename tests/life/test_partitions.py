@@ -14,10 +14,10 @@ from tests import oracle
 Connection = psycopg.Connection[tuple[object, ...]]
 
 ANNOUNCE = """
-SELECT pgtrickle._emit_signed('ddl', jsonb_build_object(
-    'tag', %(tag)s::text, 'relids', ARRAY[to_regclass(%(created)s)::oid::int8],
-    'roots', jsonb_build_object(%(root)s::regclass::oid::text, pgtrickle._partition_tree(%(root)s::regclass))
-)::text, true)
+SELECT pgtrickle._announce_ddl(
+    ARRAY[%(root)s::regclass::oid, to_regclass(%(created)s)::oid], %(tag)s,
+    ARRAY(SELECT l::oid FROM jsonb_object_keys(%(before)s::jsonb) l WHERE NOT EXISTS (
+        SELECT FROM pg_class c WHERE c.oid = l::oid)))
 """
 
 
@@ -28,8 +28,10 @@ def create(db: Connection, name: str, query: str) -> None:
 def alter(db: Connection, root: str, statement: str, created: str = "") -> None:
     """Run DDL and tell the leaves of the root in the same transaction."""
     with db.transaction():
+        before = db.execute("SELECT pgtrickle._partition_tree(%s::regclass)::text", (root,)).fetchone() or ("{}",)
         db.execute(statement.encode())
-        db.execute(ANNOUNCE, {"tag": "CREATE TABLE" if created else "ALTER TABLE", "created": created, "root": root})
+        tag = "CREATE TABLE" if created else "ALTER TABLE"
+        db.execute(ANNOUNCE, {"tag": tag, "created": created, "root": root, "before": before[0]})
 
 
 def assert_equal(db: Connection, *names: str) -> None:

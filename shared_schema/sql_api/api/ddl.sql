@@ -27,24 +27,42 @@ BEGIN
     END IF;
 END $$;
 
--- Writes the news of altered relations to the log, for the consumer: it follows partitions by them. Returns the position.
+-- Writes the whole partition trees of altered sources to the log, for the consumer. The message counts at its commit, when
+-- other sessions may have changed the trees: the consumer looks again at what it does not know. Returns the position.
 CREATE OR REPLACE FUNCTION pgtrickle._announce(relids oid[], tag text DEFAULT 'comparison') RETURNS pg_lsn
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    roots  jsonb := '{}';
-    root   oid;
 BEGIN
-    -- Not pg_partition_tree(): it waits for whoever has locked a partition.
-    FOR root IN SELECT DISTINCT d.source_relid FROM pgtrickle.pgt_dependencies d JOIN pg_class c ON c.oid = d.source_relid
-                WHERE d.source_type = 'TABLE' AND c.relkind = 'p'
-                  AND d.source_relid IN (SELECT u.oid FROM unnest(relids) AS u (oid)
-                                         UNION ALL
-                                         SELECT a.relid FROM unnest(relids) AS u (oid), pg_partition_ancestors(u.oid) a) LOOP
-        roots := roots || jsonb_build_object(root::text, pgtrickle._partition_tree(root));
-    END LOOP;
-    RETURN pgtrickle._emit_signed('ddl', jsonb_build_object('tag', tag, 'relids', to_jsonb(relids::int8[]), 'roots', roots)::text, true);
+    RETURN pgtrickle._emit_signed('ddl', jsonb_build_object(
+        'tag', tag, 'relids', to_jsonb(relids::int8[]), 'roots', pgtrickle._trees_above(relids))::text, true);
 END $$;
 REVOKE ALL ON FUNCTION pgtrickle._announce(oid[], text) FROM PUBLIC;
+
+-- Writes to the log what the DDL of this transaction did to partitions of sources: which leaves joined, and which tables are
+-- no partitions. Never what it only saw: another session may attach a partition and commit before this one does.
+-- `dropped` are tables that do not exist any more.
+CREATE OR REPLACE FUNCTION pgtrickle._announce_ddl(touched oid[], tag text, dropped oid[] DEFAULT '{}') RETURNS pg_lsn
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    roots  jsonb := '{}';
+    gone   oid[] := dropped;
+BEGIN
+    IF EXISTS (SELECT FROM pg_class c WHERE c.oid = ANY (touched) AND c.relkind = 'p') THEN
+        -- DETACH names the table above alone. The row of what it detached was written by this transaction, so no other one
+        -- can attach it before the commit.
+        gone := gone || ARRAY(SELECT c.oid FROM pg_class c WHERE age(c.xmin) BETWEEN -(1 << 24) AND 0
+                              AND NOT c.relispartition AND c.relkind IN ('r', 'f'));
+        IF EXISTS (SELECT FROM pg_class c
+                   WHERE age(c.xmin) BETWEEN -(1 << 24) AND 0 AND NOT c.relispartition AND c.relkind = 'p'
+                   AND NOT EXISTS (SELECT FROM pgtrickle.pgt_dependencies d WHERE d.source_relid = c.oid)) THEN
+            -- What is below it may be changed by others.
+            roots := pgtrickle._trees_above(touched);
+        END IF;
+    END IF;
+    RETURN pgtrickle._emit_signed('ddl', jsonb_build_object(
+        'tag', tag, 'relids', to_jsonb(touched::int8[]), 'joined', pgtrickle._joined_leaves(touched),
+        'gone', to_jsonb(gone::int8[]), 'roots', roots)::text, true);
+END $$;
+REVOKE ALL ON FUNCTION pgtrickle._announce_ddl(oid[], text, oid[]) FROM PUBLIC;
 
 -- Event triggers, where the installing role may create them. The comparison of the applier notices everything without them;
 -- with them a change is in the log at its exact position, and new partitions of sources get the replica identity they need
@@ -79,23 +97,37 @@ BEGIN
     END IF;
 END $$;
 
--- Partitions of sources whose old rows would not be complete in the log.
+-- Gives altered tables and new partitions of sources complete old rows in the log. A table that is locked, or is not ours to
+-- alter, is left as it is: the health check names it.
 CREATE OR REPLACE FUNCTION pgtrickle._complete_leaves(touched oid[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $$
 DECLARE
     leaf regclass;
 BEGIN
     FOR leaf IN
-        -- Not pg_partition_tree(): two sessions that alter two partitions would wait for each other.
-        SELECT DISTINCT t.relid::oid FROM unnest(touched) AS u (oid) JOIN pg_class c ON c.oid = u.oid AND c.relkind IN ('r', 'p')
-        JOIN pgtrickle.pgt_dependencies d ON d.source_relid = coalesce(pg_partition_root(c.oid), c.oid)
-                                         AND d.source_type = 'TABLE'
-        CROSS JOIN LATERAL jsonb_object_keys(pgtrickle._partition_tree(d.source_relid)) AS t (relid)
+        -- Not pg_partition_tree(): two sessions that alter two partitions would wait for each other. Where partitions were
+        -- attached, the others are as before.
+        WITH RECURSIVE attached AS MATERIALIZED (
+            SELECT i.inhparent, i.inhrelid FROM pg_inherits i WHERE i.inhparent = ANY (touched) AND age(i.xmin) BETWEEN -(1 << 24) AND 0
+        ), tree(relid) AS (
+            (SELECT u.oid FROM unnest(touched) AS u (oid) WHERE u.oid NOT IN (SELECT a.inhparent FROM attached a)
+             UNION ALL
+             SELECT a.inhrelid FROM attached a)
+          UNION
+            SELECT i.inhrelid FROM tree t JOIN pg_inherits i ON i.inhparent = t.relid AND NOT i.inhdetachpending
+        )
+        SELECT t.relid FROM tree t JOIN pg_class c ON c.oid = t.relid AND c.relkind = 'r'
+        WHERE EXISTS (SELECT FROM pgtrickle.pgt_dependencies d WHERE d.source_type = 'TABLE' AND (
+            d.source_relid = t.relid OR d.source_relid IN (SELECT a.relid FROM pg_partition_ancestors(t.relid) a)))
     LOOP
         CONTINUE WHEN pgtrickle._has_row_identity(leaf);
-        PERFORM set_config('pg_trickle.admits', 'on', true);
-        EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', leaf);
-        PERFORM set_config('pg_trickle.admits', 'off', true);
+        BEGIN
+            PERFORM set_config('pg_trickle.admits', 'on', true);
+            EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', leaf);
+            PERFORM set_config('pg_trickle.admits', 'off', true);
+        EXCEPTION WHEN OTHERS THEN
+            NULL;
+        END;
     END LOOP;
 END $$;
 
@@ -114,8 +146,13 @@ BEGIN
             RETURN;
         END IF;
         IF current_setting('pg_trickle.admits', true) IS DISTINCT FROM 'on' THEN
-            PERFORM pgtrickle._complete_leaves(touched);
-            PERFORM pgtrickle._announce(touched, tg_tag);
+            PERFORM pgtrickle._announce_ddl(touched, tg_tag);
+            BEGIN
+                PERFORM pgtrickle._complete_leaves(touched);
+            EXCEPTION WHEN OTHERS THEN
+                -- The message stays.
+                PERFORM pg_logical_emit_message(false, 'pg_trickle', 'wake');
+            END;
         END IF;
     EXCEPTION WHEN OTHERS THEN
         -- DDL never fails because of us: the applier compares anyway.
@@ -129,17 +166,20 @@ CREATE OR REPLACE FUNCTION pgtrickle._on_drop() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     touched  oid[];
+    tables   oid[];
 BEGIN
     BEGIN
-        SELECT array_agg(DISTINCT c.objid) INTO touched FROM pg_event_trigger_dropped_objects() c
-        WHERE EXISTS (SELECT FROM pgtrickle.pgt_dependency_objects o WHERE o.object_id = c.objid);
-        IF touched IS NULL THEN
+        SELECT coalesce(array_agg(DISTINCT c.objid) FILTER (WHERE EXISTS (
+                   SELECT FROM pgtrickle.pgt_dependency_objects o WHERE o.object_id = c.objid)), '{}'),
+               -- Nobody can say any more of what a table was a partition.
+               coalesce(array_agg(DISTINCT c.objid) FILTER (
+                   WHERE c.object_type IN ('table', 'foreign table') AND NOT c.is_temporary), '{}')
+        INTO touched, tables FROM pg_event_trigger_dropped_objects() c;
+        IF touched = '{}' AND (tables = '{}' OR NOT EXISTS (
+            SELECT FROM pgtrickle.pgt_dependencies d JOIN pg_class c ON c.oid = d.source_relid AND c.relkind = 'p')) THEN
             RETURN;
         END IF;
-        -- A partition that is gone is known by its root alone.
-        PERFORM pgtrickle._announce(touched || ARRAY(
-            SELECT DISTINCT d.source_relid FROM pgtrickle.pgt_dependency_objects o
-            JOIN pgtrickle.pgt_dependencies d USING (pgt_id) WHERE o.object_id = ANY (touched)), tg_tag);
+        PERFORM pgtrickle._announce_ddl(touched, tg_tag, tables);
     EXCEPTION WHEN OTHERS THEN
         PERFORM pg_logical_emit_message(false, 'pg_trickle', 'wake');
         RETURN;

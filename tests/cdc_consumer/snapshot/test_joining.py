@@ -13,6 +13,7 @@ from tests.cdc_consumer import buffer_reader
 from tests.cdc_consumer.conftest import LOG_AND_TABLES, MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, check, connect, until
 from tests.cdc_consumer.test_capture import add, captured
+from tests.cdc_consumer.test_refused_tables import stopped as told
 from tests.cdc_consumer.topic_reader import Content, open_reader, position, read_topics
 
 ROWS = 5_000
@@ -183,3 +184,22 @@ def test_a_second_copy_runs_beside_the_stream_and_is_seen_whole(make_consumer: M
     if consumer.mode == "log":
         assert sum("unfinished" in record for record in content.progress) > 2, "it takes several transactions"
         assert "unfinished" not in content.progress[-1]
+
+
+def test_a_table_that_left_before_its_second_copy_was_complete(make_consumer: MakeConsumer, db: Connection) -> None:
+    """Its readers are told before a frontier counts the half of it that is written."""
+    consumer = initial_copy(make_consumer, db, transaction_max_s=0)
+    add(db, "late")
+    captured(consumer, 2)
+    again(db)
+    with stuck_copy(db, "late"):
+        until(lambda: any(r.op == "T" for r in now(consumer).rows["public.late"]), "a first part is published")
+        consumer.kill()
+    db.execute("ALTER PUBLICATION pg_trickle DROP TABLE late")
+    consumer.start(wait=False)
+    assert "left the publications" in told(consumer, "late")
+    db.execute("INSERT INTO early VALUES (9, 'x')")
+    content = check(consumer, ["public.early"])
+    (half,) = [row for row in content.rows["public.late"] if row.op == "T" and row.snapshot]
+    (record,) = [record for record in content.captures if record["table"] == "late" and record.get("stopped")]
+    assert position(record["snapshot_lsn"]) < half.lsn < position(content.progress[-1]["frontier"])

@@ -23,6 +23,7 @@ from shared_schema.connections import pinned_conninfo
         ("58P01", "requested WAL segment has already been removed", errors.SlotLost, False),
         ("57P01", "terminating connection due to administrator command", errors.ConnectionLost, True),
         ("55P03", "canceling statement due to lock timeout", errors.CaptureFailed, True),
+        ("42703", 'column "v" does not exist', errors.CaptureFailed, True),
         ("XX000", "could not open relation with OID 1", errors.CaptureFailed, True),
         ("XX000", "something new", errors.SourceError, False),
     ],

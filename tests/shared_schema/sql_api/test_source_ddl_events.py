@@ -50,7 +50,9 @@ def test_ddl_leaves_a_message_in_its_transaction(db: Connection) -> None:
         ("ALTER TABLE other ADD COLUMN w int", False),
         ("CREATE TABLE third (id int)", False),
         ("DROP TABLE part1", True),
-        ("DROP TABLE other", False),
+        # It may have been a partition of which nobody knew yet.
+        ("DROP TABLE other", True),
+        ("CREATE TEMP TABLE fourth (id int); DROP TABLE fourth", False),
     ):
         db.execute(statement.encode())
         found = db.execute(
@@ -69,6 +71,33 @@ def test_a_later_partition_gets_the_identity_it_needs(db: Connection) -> None:
         "SELECT relname, relreplident::text FROM pg_class WHERE relname IN ('part3', 'loose') ORDER BY 1"
     ).fetchall()
     assert found == [("loose", "f"), ("part3", "f")]
+
+
+def test_a_partition_that_is_not_ours_to_alter_does_not_hide_the_message(db: Connection) -> None:
+    """Nor does one that another session has locked, which is not waited for."""
+    db.execute("CREATE PUBLICATION of_messages; CREATE ROLE catalog_owner")
+    owned = db.execute(
+        "SELECT oid::regprocedure::text FROM pg_proc WHERE proname IN ('_on_ddl_end', '_complete_leaves')"
+    )
+    try:
+        db.execute("GRANT ALL ON ALL TABLES IN SCHEMA pgtrickle TO catalog_owner")
+        db.execute("GRANT ALL ON ALL FUNCTIONS IN SCHEMA pgtrickle TO catalog_owner")
+        db.execute("GRANT ALL ON SCHEMA pgtrickle TO catalog_owner")
+        for (function,) in owned.fetchall():
+            db.execute(f"ALTER FUNCTION {function} OWNER TO catalog_owner".encode())
+        db.execute("SELECT pg_create_logical_replication_slot('of_messages', 'pgoutput')")
+        db.execute("CREATE TABLE part5 PARTITION OF parts FOR VALUES IN (5)")
+        found = db.execute(
+            "SELECT count(*) FROM pg_logical_slot_get_binary_changes('of_messages', NULL, NULL, 'proto_version', '1',"
+            " 'publication_names', 'of_messages', 'messages', 'true') WHERE position('\"joined\"'::bytea IN data) > 0"
+        ).fetchone()
+        assert found == (1,)
+        assert db.execute("SELECT relreplident::text FROM pg_class WHERE relname = 'part5'").fetchone() == ("d",)
+    finally:
+        db.execute("SELECT pg_drop_replication_slot('of_messages')")
+        db.execute(
+            "REASSIGN OWNED BY catalog_owner TO CURRENT_USER; DROP OWNED BY catalog_owner; DROP ROLE catalog_owner"
+        )
 
 
 def test_ddl_on_sources_can_be_refused(db: Connection) -> None:
