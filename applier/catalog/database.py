@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import psycopg
 
@@ -44,6 +45,12 @@ class Database:
                     raise
             self._connection = connection
         return self._connection
+
+    def cancel(self) -> None:
+        """Interrupt the statement that another thread runs at present."""
+        if self._connection is not None and not self._connection.closed:
+            with suppress(psycopg.Error):
+                self._connection.cancel()
 
     def close(self) -> None:
         """Close the connection."""

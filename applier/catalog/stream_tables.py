@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
+import psycopg
 from psycopg.rows import class_row, tuple_row
 
 from applier.catalog.database import Connection, Database
@@ -222,6 +223,19 @@ class StreamTableStore:
                 "UPDATE pgtrickle.pgt_reinitializations SET refused_at = now() WHERE pgt_id = %s", (pgt_id,)
             )
             send_alert(self._connection, "suspended", pgt_id=pgt_id, error=error.problem, hint=error.hint)
+
+
+def lock_in_service(cursor: psycopg.Cursor[tuple[object, ...]], pgt_id: int) -> bool:
+    """Whether a stream table is in service, from now until the end of the caller's transaction."""
+    cursor.execute(_LOCK_IN_SERVICE, (pgt_id,))
+    return cursor.fetchone() == (True,)
+
+
+_LOCK_IN_SERVICE = """
+SELECT s.status = 'ACTIVE' OR s.status = 'INITIALIZING' OR s.status = 'SUSPENDED' AND EXISTS (
+    SELECT FROM pgtrickle.pgt_reinitializations r WHERE r.pgt_id = s.pgt_id AND r.refused_at IS NULL)
+FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = %s FOR NO KEY UPDATE OF s
+"""
 
 
 def _without_nul(value: object) -> object:

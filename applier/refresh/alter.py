@@ -116,6 +116,11 @@ class Alterations:
             self.sources.add(fact)
         if not all([self.sources.are_current(fact, frontier) for fact in facts]):
             return
+        if written := [other.pgt_id for other in group if self.writer.is_writing(other.pgt_id)]:
+            # With the old query: nobody needs those rows any more.
+            for pgt_id in written:
+                self.writer.give_up(pgt_id)
+            return
         # After the transaction has ended: only then other sessions see the tables of a staged difference.
         with ExitStack() as leases:
             changes = [
@@ -176,18 +181,20 @@ class Alterations:
     def _write_change(self, leases: ExitStack, change: _Change) -> tuple[StreamTable, ComputedDelta]:
         rows = change.rows.value
         if change.old.key == change.new.key:
-            delta = self.writer.replace(change.new, rows, change.as_of, change.execution, new_plan=True)
+            delta = self.writer.results.replace(change.new, rows, change.as_of, change.execution, new_plan=True)
             leases.enter_context(delta.lease())
             return change.new, delta
         # Two rows of one query may have the same value in the key of the other.
         keyless = replace(change.new, by_count=True)
         with replace_key(self.session, change.old, change.new):
-            delta = self.writer.replace(keyless, rows, change.as_of, change.execution, new_plan=True)
+            delta = self.writer.results.replace(keyless, rows, change.as_of, change.execution, new_plan=True)
             leases.enter_context(delta.lease())
         return keyless, delta
 
     def _exchange(self, rows: list[StreamTableRow], row: StreamTableRow) -> None:
         old = next((other for other in rows if other.pgt_id == row.replaces), None)
+        if any(self.writer.is_writing(other.pgt_id) for other in (row, old) if other is not None):
+            return
         if row.state is Status.SUSPENDED:
             raise TargetError(f"the new query cannot be used: {row.error}", hint=row.hint or "")
         if old is None or row.state is not Status.ACTIVE or row.lsn < old.lsn:

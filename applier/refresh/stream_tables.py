@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -71,9 +71,12 @@ class StreamTables:
         """Whether a stream table was neither dropped nor altered since it was planned."""
         return self.plans.tables.get(table.id) is table
 
-    def seconds_to_next(self, now: datetime) -> float:
-        """Return the seconds until a schedule or a retry is due; infinite when only changes cause refreshes."""
-        return self.scheduler.seconds_to_next(self._rows, now)
+    def seconds_to_next(self, now: datetime, is_busy: Callable[[int], bool]) -> float:
+        """Return the seconds until a schedule or a retry is due; infinite when only changes cause refreshes.
+
+        Without those that are `is_busy`: their end is waited for, whatever their schedule says.
+        """
+        return self.scheduler.seconds_to_next([row for row in self._rows if not is_busy(row.pgt_id)], now)
 
     def forget(self, pgt_id: int) -> None:
         """Forget the plan, failures and pauses of a stream table that was dropped or has a new query."""

@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from typing import assert_never
 
 from applier import metrics
 from applier.catalog.catalog import Catalog
-from applier.catalog.history import RefreshExecution
 from applier.catalog.stream_tables import StreamTableRow
-from applier.errors import GroupCommitRefused, Infrastructure, SinkAhead, TargetLocked
+from applier.errors import GroupCommitRefused, Infrastructure, Superseded, TargetLocked
 from applier.plan.stream_table import StreamTable
 from applier.refresh.catch_up import CatchUp
-from applier.refresh.refresh import RefreshResult, RefreshRows, group_by_range
-from applier.refresh.strategy import RefreshMethod
+from applier.refresh.long_writes import LongWrite, LongWrites
+from applier.refresh.refresh import RefreshResult, group_by_range
+from applier.refresh.result_writer import ResultWriter, WrittenRows
 from applier.sinks.commit_to_visible import POSTGRES, CommitToVisible
-from applier.sinks.delta import ComputedDelta, MemoryDelta
+from applier.sinks.delta import ComputedDelta
 from applier.sinks.downstream import Downstream
-from applier.sinks.lease import Lease
-from applier.sinks.postgres.full_diff import FullResult, result_fields
 from applier.sinks.postgres.sink import PostgresSink
 from applier.unexpected import to_own_error
 from shared_schema.errors import TrickleError
-from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class RefreshWriter:
-    """Brings the rows of refreshes into every sink."""
+    """Brings the rows of refreshes into every sink. What takes long is written into PostgreSQL beside the ticks."""
 
-    postgres: PostgresSink
-    downstream: Downstream
+    results: ResultWriter
+    """Writes inside of a tick; its session waits for locks only shortly."""
+    long_writes: LongWrites
     catch_up_sinks: CatchUp
     catalog: Catalog
     visible: CommitToVisible = field(default_factory=CommitToVisible)
+
+    @property
+    def postgres(self) -> PostgresSink:
+        """The sink of the ticks."""
+        return self.results.postgres
+
+    @property
+    def downstream(self) -> Downstream:
+        """The other sinks."""
+        return self.results.downstream
 
     def catch_up(self, row: StreamTableRow, table: StreamTable) -> None:
         """Once after a start: give the other sinks what they missed up to PostgreSQL's frontier."""
@@ -79,7 +86,7 @@ class RefreshWriter:
             with self._forget_on_failure(result.refresh.table.id for result in changed), self.postgres.group_commit():
                 for result in changed:
                     try:
-                        written.append((result, leases.enter_context(self._write_postgres(result))))
+                        written.append((result, leases.enter_context(self.results.write(result).delta)))
                     except (Infrastructure, GroupCommitRefused, TargetLocked):
                         raise
                     except TrickleError:
@@ -94,84 +101,65 @@ class RefreshWriter:
             self._note_written(result, delta)
         return [result for result, _ in written]
 
-    def write_back(self, result: RefreshResult) -> None:
-        """Commit the rows in PostgreSQL, then queue the delta for the other sinks."""
+    def write_back(self, result: RefreshResult, is_current: Callable[[], bool]) -> bool:
+        """Commit the rows in PostgreSQL, then queue the delta for the other sinks. Return False when they are being
+        written beside the ticks: there are many, or another session has locked the stream table. They are then
+        committed only while `is_current`, which that thread asks."""
+        if not self.postgres.takes_long(result.refresh.table, result.rows):
+            try:
+                self._write_now(result)
+                return True
+            except TargetLocked as error:
+                log.info("stream table is written beside the ticks", extra={"error": error.log_text})
+        self.long_writes.start(result, is_current)
+        return False
+
+    def _write_now(self, result: RefreshResult) -> None:
         started = time.monotonic()
-        refresh = result.refresh
-        with self._forget_on_failure([refresh.table.id]), ExitStack() as leases:
-            if refresh.row.reinitializes and refresh.row.lsn:
-                table, delta = self._write_repair(result, leases)
-            else:
-                table, delta = refresh.table, leases.enter_context(self._write_postgres(result))
-            self.hand_on(refresh.row, table, delta)
+        with self._forget_on_failure([result.refresh.table.id]):
+            written = self.results.write(result)
+            with written.delta as delta:
+                self.hand_on(result.refresh.row, written.table, delta)
         metrics.APPLY_SECONDS.observe(time.monotonic() - started)
         self._note_written(result, delta)
 
-    def _write_postgres(self, result: RefreshResult) -> Lease[ComputedDelta]:
-        """Write the rows into PostgreSQL; return the delta that the other sinks need."""
-        table, as_of, rows = result.refresh.table, result.refresh.as_of, _mark_append_only(result)
-        if isinstance(rows, FullResult) and rows.change is not None:
-            # The difference that PostgreSQL finds is to rows that no other sink has.
-            self.postgres.replace(table, rows, as_of, result.execution).lease().close()
-            return rows.change.lease()
-        if isinstance(rows, FullResult) or (
-            result.refresh.strategy.method is RefreshMethod.IN_POSTGRES and not rows.is_fill
-        ):
-            return self.replace(table, rows, as_of, result.execution).lease()
-        self.postgres.apply(table, rows, as_of, result.execution)
-        return rows.lease()
+    def take_written(self) -> list[LongWrite]:
+        """Return the writes beside the ticks that have ended."""
+        return self.long_writes.take_finished()
 
-    def _write_repair(self, result: RefreshResult, leases: ExitStack) -> tuple[StreamTable, ComputedDelta]:
-        """Make PostgreSQL hold the full result. Return the delta for the other sinks, and the stream table by whose key
-        they have to apply it: the rows before may have had another one.
+    def is_writing(self, table_id: int) -> bool:
+        """Whether rows of the stream table are being written beside the ticks."""
+        return self.long_writes.is_writing(table_id)
 
-        Where the other sinks may hold other rows than PostgreSQL, they are given all rows.
+    def give_up(self, table_id: int) -> None:
+        """Interrupt a write beside the ticks: what it was computed from has changed."""
+        self.long_writes.give_up(table_id)
+
+    def conclude(self, write: LongWrite, *, is_current: bool) -> bool:
+        """Queue the delta of a write beside the ticks for the other sinks; return whether it was committed.
+
+        Raises what failed, unless the rows are those of a stream table that is not `is_current` any more.
         """
-        refresh, rows = result.refresh, result.rows
-        if refresh.row.sinks_differ:
-            self._check_sinks_behind(refresh.table, rows.lsn_range.upper)
-        with self.postgres.fit_key(refresh.table) as table:
-            if not refresh.row.sinks_differ:
-                delta = self.replace(table, rows, refresh.as_of, result.execution, new_plan=True)
-                leases.enter_context(delta.lease())
-                return table, delta
-            by_count = dataclasses.replace(table, by_count=True)
-            self.postgres.replace(by_count, rows, refresh.as_of, result.execution, refills=True).lease().close()
-        table, everything = refresh.table, LsnRange(ORIGIN, rows.lsn_range.upper)
-        self.downstream.forget(table.id)
-        committed = self.catch_up_sinks.committed
-        held: Lease[ComputedDelta] = committed.target_rows(table, everything, result_fields(table, rows)).lease()
-        return table, leases.enter_context(held)
-
-    def _check_sinks_behind(self, table: StreamTable, frontier: Lsn) -> None:
-        """Raise SinkAhead when a sink has a later frontier: it would take these rows for old ones."""
-        for sink, durable in self.downstream.await_frontiers(table).items():
-            if durable >= frontier:
-                raise SinkAhead(
-                    f"the {sink} sink of {table} stands at {durable}, and PostgreSQL's log at {frontier}",
-                    hint="stop pg-trickle-cdc and run `pg-trickle-cdc resync`, which moves the log",
-                )
-
-    def replace(
-        self,
-        table: StreamTable,
-        rows: RefreshRows,
-        as_of: datetime,
-        execution: RefreshExecution,
-        *,
-        new_plan: bool = False,
-    ) -> ComputedDelta:
-        """Write only the rows that differ; the outbox holds the difference until all sinks have it.
-
-        A full result cannot be computed again from an LSN range, so nothing else would remember it. Nor can anything
-        before a `new_plan`.
-        """
-        durable = self.downstream.frontiers(table)
-        acknowledged = min(durable.values(), default=ORIGIN) if durable else None
-        with self.downstream.queued(table.id) as queued:
-            return self.postgres.replace(
-                table, rows, as_of, execution, also_enqueue=queued, acknowledged=acknowledged, new_plan=new_plan
-            )
+        table = write.result.refresh.table
+        match write.outcome:
+            case WrittenRows() as written if is_current:
+                self.hand_on(write.result.refresh.row, written.table, written.delta.value)
+                self._note_written(write.result, written.delta.value)
+                return True
+            case WrittenRows():
+                # If it still exists, its sinks are compared with PostgreSQL before its next refresh.
+                self.forget(table.id)
+            case Superseded():
+                log.info("written rows are discarded", extra={"table": str(table)})
+            case TrickleError() as error:
+                if error.retryable:
+                    # The commit may have arrived.
+                    self.forget(table.id)
+                if is_current and not write.is_given_up:
+                    raise error
+            case _:
+                assert_never(write.outcome)
+        return False
 
     def hand_on(self, row: StreamTableRow, table: StreamTable, delta: ComputedDelta) -> None:
         """Queue a delta that PostgreSQL has committed for the other sinks.
@@ -229,11 +217,3 @@ class RefreshWriter:
         self.catalog.stream_tables.revert_append_only(row.pgt_id)
         detail = "rows were deleted from it: it is no longer append-only"
         self.catalog.service.alert("append_only_reverted", pgt_id=row.pgt_id, detail=detail)
-
-
-def _mark_append_only(result: RefreshResult) -> RefreshRows:
-    """Mark a delta without deletions for an append-only stream table: PostgreSQL need not look its rows up."""
-    rows = result.rows
-    if result.refresh.row.append_only and isinstance(rows, MemoryDelta):
-        return dataclasses.replace(rows, appended=not rows.has_deletions)
-    return rows

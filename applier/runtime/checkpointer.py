@@ -14,6 +14,7 @@ from applier.catalog.checkpoints import Manifest
 from applier.refresh.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.intake import Intake
 from applier.refresh.long_refreshes import LongRefreshes
+from applier.refresh.long_writes import LongWrites
 from applier.refresh.stream_tables import StreamTables
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.downstream import Downstream
@@ -44,6 +45,7 @@ class Checkpointer:
     traces: Traces
     tables: StreamTables
     long_refreshes: LongRefreshes
+    long_writes: LongWrites
     downstream: Downstream
     delta_sink: DeltaSink | None
     catch_up: CatchUp
@@ -71,11 +73,12 @@ class Checkpointer:
         """Write the traces at a frontier that every sink has passed, then the manifest, then use the new bases."""
         with self.tick_lock:
             frontier = self._lowest_frontier()
-            # A sink that was not compared with PostgreSQL yet may lack rows up to here.
+            # A sink that was not compared with PostgreSQL yet may lack rows up to here. So may one whose stream table
+            # is being written beside the ticks: the commit may have arrived, and its delta is not queued yet.
             sinks = {
                 str(t.id): {sink: str(at) for sink, at in self.downstream.frontiers(t).items()}
                 for t in self.tables.planned.values()
-                if self.catch_up.lacks_since(t) is None
+                if self.catch_up.lacks_since(t) is None and not self.long_writes.is_writing(t.id)
             }
         if frontier <= self.latest.manifest.frontier or self.has_lost_history():
             return

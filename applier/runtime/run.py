@@ -116,6 +116,10 @@ class Applier:
 
     def _cancel_long_refreshes(self, parts: ApplierParts) -> None:
         """Their rows are not written; the next start computes them again."""
+        for write in parts.writer.long_writes.stop():
+            with write:
+                # Whether it was committed or not: the next start compares the sinks with PostgreSQL.
+                parts.writer.forget(write.result.refresh.table.id)
         if parts.computer.long_refreshes.has_any:
             self._runner.stop()
             parts.spark.sparkContext.cancelAllJobs()
@@ -154,11 +158,13 @@ class Applier:
 
     def _wait(self, parts: ApplierParts, *, hurry: bool) -> bool:
         """Wait until the frontier moves, a long refresh finishes or a schedule is due; return False when stopping."""
-        long_refreshes = parts.computer.long_refreshes
-        scheduled = parts.tables.seconds_to_next(datetime.now(UTC))
+        long_refreshes, long_writes = parts.computer.long_refreshes, parts.writer.long_writes
+        scheduled = parts.tables.seconds_to_next(
+            datetime.now(UTC), lambda pgt_id: long_refreshes.is_running(pgt_id) or long_writes.is_writing(pgt_id)
+        )
         parts.intake.wait(
             self._frontier,
-            lambda: long_refreshes.has_finished or self.stopping.is_set(),
+            lambda: long_refreshes.has_finished or long_writes.has_finished or self.stopping.is_set(),
             RETRY_S[0] if hurry or self._is_pressing(parts) else min(IDLE_LOOK_S, scheduled),
         )
         return not self.stopping.is_set()
@@ -216,5 +222,6 @@ class Applier:
 
 
 def _is_drained(parts: ApplierParts) -> bool:
-    """Whether every sink has received every delta and no refresh is running."""
-    return parts.downstream.is_drained(parts.tables.planned) and not parts.computer.long_refreshes.has_any
+    """Whether every sink has received every delta and no refresh is running or being written."""
+    is_busy = parts.computer.long_refreshes.has_any or parts.writer.long_writes.has_any
+    return not is_busy and parts.downstream.is_drained(parts.tables.planned)

@@ -6,7 +6,7 @@ Protocol here; the parts themselves are in `refresh/`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -14,6 +14,7 @@ from typing import Protocol, assert_never
 
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import StreamTable
+from applier.refresh.long_writes import LongWrite
 from applier.refresh.refresh import Refresh, RefreshResult, RefreshRows
 from applier.refresh.stream_tables import PlannedRow, RefusedRow
 from applier.sinks.delta import MemoryDelta, StagedDelta
@@ -111,8 +112,21 @@ class WriterPort(Protocol):
     def group_commit(self, changed: Sequence[RefreshResult], unchanged: Sequence[RefreshResult]) -> list[RefreshResult]:
         """Write as many as possible in one transaction, and move all unchanged frontiers; return what is committed."""
 
-    def write_back(self, result: RefreshResult) -> None:
-        """Write rows and frontier into PostgreSQL, then queue the delta for the other sinks."""
+    def write_back(self, result: RefreshResult, is_current: Callable[[], bool]) -> bool:
+        """Write rows and frontier into PostgreSQL, then queue the delta for the other sinks. Return False when they
+        are being written beside the ticks instead, and will be committed if they then are current."""
+
+    def is_writing(self, table_id: int) -> bool:
+        """Whether rows of the stream table are being written beside the ticks."""
+
+    def give_up(self, table_id: int) -> None:
+        """Interrupt a write beside the ticks: its rows are not committed."""
+
+    def take_written(self) -> list[LongWrite]:
+        """Return the writes beside the ticks that have ended."""
+
+    def conclude(self, write: LongWrite, *, is_current: bool) -> bool:
+        """Queue the delta of such a write for the other sinks; return whether it was committed. Raises what failed."""
 
     def publish(self) -> None:
         """Have all queued deltas published to the topics, in the background."""
@@ -150,8 +164,10 @@ def run_tick(
     frontier = intake.advance()  # rows are complete up to here, and in the traces
     vouch.look(frontier)  # only now: what was committed before the frontier is seen
     now = datetime.now(UTC)
-    finished = computer.take_finished()  # long refreshes of earlier ticks
-    write = partial(_write, tables=tables, planner=planner, writer=writer, failures=failures)
+    # What was written beside the earlier ticks, then the long refreshes of earlier ticks.
+    _conclude(writer.take_written(), tables=tables, planner=planner, writer=writer, failures=failures)
+    finished = computer.take_finished()
+    write = partial(_write, vouch=vouch, tables=tables, planner=planner, writer=writer, failures=failures)
     if vouch.has_lost_history:
         _discard(finished)
     else:
@@ -163,10 +179,14 @@ def run_tick(
     admitted, unlike = vouch.admit(rows)
     planned, refused = tables.load(admitted)
     for row, error in [*unlike, *refused]:
-        failures.fail(row, error)
+        if writer.is_writing(row.pgt_id):
+            # It was computed from what is different now. The next tick finds that again, after the write has ended.
+            writer.give_up(row.pgt_id)
+        else:
+            failures.fail(row, error)
     refreshes: list[Refresh] = []
     for row, table in planned:
-        if computer.is_running(table.id):
+        if computer.is_running(table.id) or writer.is_writing(table.id):
             continue
         with failures.contain(row):
             if not vouch.vouches(row, table):
@@ -187,9 +207,33 @@ def _discard(results: Iterable[RefreshResult]) -> None:
             pass
 
 
+def _conclude(
+    writes: Iterable[LongWrite],
+    *,
+    tables: StreamTablesPort,
+    planner: PlannerPort,
+    writer: WriterPort,
+    failures: FailuresPort,
+) -> None:
+    """Take over what was written beside the ticks: each of them, then the first failure that concerns all is raised."""
+    away: list[Exception] = []
+    for write in writes:
+        refresh = write.result.refresh
+        with write:
+            try:
+                with failures.contain(refresh.row, write.result):
+                    if writer.conclude(write, is_current=tables.is_current(refresh.table)):
+                        _learn(planner, failures, write.result)
+            except Exception as error:
+                away.append(error)
+    if away:
+        raise away[0]
+
+
 def _write(
     results: Iterable[RefreshResult],
     *,
+    vouch: VouchPort,
     tables: StreamTablesPort,
     planner: PlannerPort,
     writer: WriterPort,
@@ -228,10 +272,15 @@ def _write(
         for result in changed:
             if result.refresh.table.id not in is_written:
                 with failures.contain(result.refresh.row, result):
-                    writer.write_back(result)
-                    _learn(planner, failures, result)
+                    if writer.write_back(result, partial(_may_be_shown, vouch, tables, result.refresh.table)):
+                        _learn(planner, failures, result)
     if away:
         raise away[0]
+
+
+def _may_be_shown(vouch: VouchPort, tables: StreamTablesPort, table: StreamTable) -> bool:
+    """Whether rows may be committed that were computed for a stream table some ticks ago. Any thread may ask."""
+    return tables.is_current(table) and not vouch.has_lost_history
 
 
 def _learn(planner: PlannerPort, failures: FailuresPort, result: RefreshResult) -> None:

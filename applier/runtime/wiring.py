@@ -34,10 +34,12 @@ from applier.refresh.failure_policy import FailurePolicy
 from applier.refresh.full_in_postgres import FullInPostgres
 from applier.refresh.intake import Intake
 from applier.refresh.long_refreshes import LongRefreshes
+from applier.refresh.long_writes import LongWrites
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.plans import StreamTablePlans
 from applier.refresh.readiness import Readiness
 from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
+from applier.refresh.result_writer import ResultWriter
 from applier.refresh.scheduler import Scheduler
 from applier.refresh.server_history import Loss, ServerHistory
 from applier.refresh.stream_tables import StreamTables
@@ -58,7 +60,7 @@ from applier.sinks.kafka.publisher import TopicPublisher
 from applier.sinks.postgres.committed_rows import CommittedRows
 from applier.sinks.postgres.progressive import EarlyParts
 from applier.sinks.postgres.sink import PostgresSink
-from applier.sinks.postgres.transaction import WriteSession, prepare_write_session
+from applier.sinks.postgres.transaction import TICK_LOCK_TIMEOUT_MS, Cursor, WriteSession, prepare_write_session
 from applier.sinks.staging.staged_delta import drop_leftovers
 from applier.sinks.staging.staging import Staging
 from applier.spark.jars import SPARK_JARS, ensure
@@ -164,12 +166,12 @@ class Wiring:
             # From now on the catalog agrees with the traces again.
             lambda: catalog.checkpoints.save(settings.slot, latest.manifest),
         )
-        session = WriteSession(self.database(self._prepare_writes))
-        committed = CommittedRows(session.database, settings.staging_rows)
+        session = WriteSession(self.database(prepare_write_session(TICK_LOCK_TIMEOUT_MS)))
+        results = self._result_writer(session, downstream)
         writer = RefreshWriter(
-            PostgresSink(session, self._batch_size, settings.staging_rows, self._visible.times),
-            downstream,
-            CatchUp(downstream, committed, computer, latest),
+            results,
+            self._long_writes(downstream, intake),
+            CatchUp(downstream, results.committed, computer, latest),
             catalog,
             self._visible,
         )
@@ -221,6 +223,22 @@ class Wiring:
             staging=Staging(self._url, settings.staging_rows),
         )
 
+    def _result_writer(
+        self, session: WriteSession, downstream: Downstream, confirm: Callable[[Cursor], None] | None = None
+    ) -> ResultWriter:
+        rows = self._start.staging_rows
+        sink = PostgresSink(session, self._batch_size, rows, self._visible.times, confirm)
+        return ResultWriter(sink, downstream, CommittedRows(session.database, rows))
+
+    def _long_writes(self, downstream: Downstream, intake: Intake) -> LongWrites:
+        writers = ThreadPoolExecutor(self._start.max_parallel_workers, thread_name_prefix="write")
+        self._cleanup.enter_context(writers)
+
+        def open_writer(confirm: Callable[[Cursor], None]) -> ResultWriter:
+            return self._result_writer(WriteSession(Database(self._url, self._prepare_writes)), downstream, confirm)
+
+        return LongWrites(writers, intake.wake, open_writer)
+
     def _delta_sink(self) -> DeltaSink:
         settings = self._start
         return DeltaSink(settings.delta_root, self._url, settings.staging_rows, self._visible)
@@ -255,6 +273,7 @@ class Wiring:
             traces=parts.intake.traces,
             tables=parts.tables,
             long_refreshes=parts.computer.long_refreshes,
+            long_writes=parts.writer.long_writes,
             downstream=parts.downstream,
             delta_sink=parts.delta_sink,
             catch_up=parts.writer.catch_up_sinks,

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from typing import assert_never
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from applier.catalog.frontiers import Frontiers, RefreshTimes, move_frontier
 from applier.catalog.history import HistoryRow, RefreshExecution, record_refresh
 from applier.ingest.source_times import SourceTimes
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import ComputedDelta, Delta, StagedDelta
+from applier.sinks.delta import ComputedDelta, Delta, MemoryDelta, StagedDelta
 from applier.sinks.outbox import acknowledge, enqueue, enqueue_refill
 from applier.sinks.postgres.full_diff import FullResult, diff_with_target
 from applier.sinks.postgres.gather import DriverLimit, collect_delta
@@ -24,11 +25,12 @@ from applier.sinks.postgres.key_index import create_key_index, fit_key
 from applier.sinks.postgres.progressive import ProgressiveWriter
 from applier.sinks.postgres.transaction import Cursor, WriteSession
 from applier.sinks.postgres.writer import TargetWriter
+from applier.trace.volume import volume
 from shared_schema.beats import to_datetime
 from shared_schema.lsn import Lsn, LsnRange
 
-GROUP_COMMIT_ROWS = 50_000
-"""Most rows of one stream table in a group commit: the others in the group wait for it."""
+TICK_ROWS = 50_000
+"""Most rows, or kilobytes, of one stream table that a tick writes: all others wait for it, about half a second."""
 
 DRIVER_ROWS = 200_000
 """Most rows of a difference that are collected on the driver."""
@@ -36,7 +38,7 @@ DRIVER_ROWS = 200_000
 
 class PostgresSink:
     """Writes stream tables into PostgreSQL; `batch_size` returns the rows per COPY + MERGE at present, `source_times`
-    knows what belongs to a frontier."""
+    knows what belongs to a frontier. `confirm` is called before the frontier moves, and raises what forbids that."""
 
     def __init__(
         self,
@@ -44,8 +46,10 @@ class PostgresSink:
         batch_size: Callable[[], int],
         driver_rows: int = DRIVER_ROWS,
         source_times: SourceTimes | None = None,
+        confirm: Callable[[Cursor], None] | None = None,
     ) -> None:
         self._session = session
+        self._confirm = confirm
         self._batch_size = batch_size
         self._source_times = source_times or SourceTimes()
         self._driver_limit = DriverLimit(driver_rows, session.database.url)
@@ -117,12 +121,32 @@ class PostgresSink:
         return fit_key(self._session, table)
 
     def can_group_commit(self, table: StreamTable, rows: ComputedDelta | FullResult) -> bool:
-        """Whether it may be part of a group commit: it is short, and not progressive when it needs several batches."""
+        """Whether it may be part of a group commit."""
         if isinstance(rows, FullResult):
-            return rows.change is None and isinstance(rows.rows, pa.Table) and rows.rows.num_rows <= GROUP_COMMIT_ROWS
-        if isinstance(rows, StagedDelta) or rows.is_fill or rows.count > GROUP_COMMIT_ROWS:
-            return False
-        return rows.count <= self._batch_size() or not self._progressive.is_progressive(table)
+            return rows.change is None and isinstance(rows.rows, pa.Table) and not self.takes_long(table, rows)
+        return isinstance(rows, MemoryDelta) and not rows.is_fill and not self.takes_long(table, rows)
+
+    def takes_long(self, table: StreamTable, rows: ComputedDelta | FullResult) -> bool:
+        """Whether a tick, in which all others wait, should not write these rows: they are many, or each batch is
+        committed alone, so that nobody may begin again after some of them."""
+        match rows:
+            case FullResult(rows=pa.Table() as expected):
+                # It is compared with all rows that the table holds.
+                return max(volume(expected), self._held_volume(table)) > TICK_ROWS
+            case FullResult():
+                return True
+            case StagedDelta():
+                return rows.applied is None
+            case MemoryDelta():
+                is_large = rows.count > self._batch_size()
+                return volume(rows.rows) > TICK_ROWS or (is_large and self._progressive.is_progressive(table))
+            case _:
+                assert_never(rows)
+
+    def _held_volume(self, table: StreamTable) -> int:
+        """Return about how many rows the stream table holds; without a lock on it."""
+        row = self._session.connection.execute(_HELD, (table.relid,)).fetchone()
+        return int(str(row[0])) if row else 0
 
     def group_commit(self) -> AbstractContextManager[None]:
         """Return one transaction for several stream tables; see `WriteSession.group_commit`."""
@@ -157,6 +181,9 @@ class PostgresSink:
         if delta.is_fill:
             create_key_index(self._session, table)
             cursor.execute("SELECT pgtrickle._ensure_publication(%s)", (table.id,))
+        if self._confirm is not None:
+            # After all that takes long, before its row of the catalog is changed.
+            self._confirm(cursor)
         if was_partial:
             cursor.execute(
                 "UPDATE pgtrickle.pgt_stream_tables SET partial_until = NULL"
@@ -170,6 +197,21 @@ class PostgresSink:
             cursor.execute("SELECT pgtrickle._note_reinitialized(%s, %s)", (table.id, request))
         if refresh.rows_inserted or refresh.rows_deleted or delta.is_fill or request is not None:
             record_refresh(cursor, refresh)
+
+    def cancel(self) -> None:
+        """Interrupt what another thread writes at present."""
+        self._session.database.cancel()
+
+    def close(self) -> None:
+        """Close the session."""
+        self._session.close()
+
+
+_HELD = (
+    "SELECT greatest(reltuples, relpages * (current_setting('block_size')::int8 / 1024))::int8"
+    " FROM pg_catalog.pg_class WHERE oid = %s::int8::oid"
+)
+"""Selects the rows of a table, or its kilobytes, as of its last ANALYZE, VACUUM or new index."""
 
 
 def _elapsed_ms(started: float) -> float:

@@ -20,6 +20,11 @@ RANDOM_PAGE_COST = 1.1
 every batch of some ten thousand rows, which takes twice the time."""
 
 
+TICK_LOCK_TIMEOUT_MS = 300
+"""How long a tick waits for a lock on a stream table: all others wait with it, so after that it is written beside the
+ticks. Shorter than deadlock_timeout: a session that drops several stream tables locks them in another order."""
+
+
 def prepare_write_session(lock_timeout_ms: int) -> Callable[[Connection], None]:
     """Return a function that prepares a connection for writes: marks it as the applier's, and limits lock waits.
 
@@ -73,8 +78,7 @@ class WriteSession:
         self._in_group_commit = True
         try:
             with connection.transaction():
-                # Shorter than deadlock_timeout: a session that drops several of them locks them in another order.
-                connection.execute("SET LOCAL lock_timeout = '300ms'")
+                connection.execute(f"SET LOCAL lock_timeout = {TICK_LOCK_TIMEOUT_MS}")
                 yield
         except psycopg.Error as error:
             if pg_errors.is_transient(error):

@@ -320,10 +320,11 @@ BEGIN
     -- Together with a replacement that is still being built.
     PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.replaces = stream_table;
     SELECT * INTO st FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table;
-    PERFORM pgtrickle._drop_publication(stream_table);
+    -- The table first, then its row, as the applier locks them when it writes.
     IF EXISTS (SELECT FROM pg_class WHERE oid = st.pgt_relid) THEN
-        EXECUTE format('DROP TABLE %s', st.pgt_relid::regclass);
+        EXECUTE format('DROP TABLE IF EXISTS %s', st.pgt_relid::regclass);
     END IF;
+    PERFORM pgtrickle._drop_publication(stream_table);
     DELETE FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table;
     PERFORM pg_logical_emit_message(true, 'pg_trickle', 'drop ' || stream_table);
 END $$;

@@ -80,11 +80,13 @@ DECLARE
     answer     jsonb;
     shadow     text := 'pgt_new_' || st.pgt_id;
 BEGIN
+    -- A new alteration replaces one that is still pending. Before anything else is locked: the table that was being built
+    -- for it may be being written, for long.
+    PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.replaces = st.pgt_id;
     PERFORM pgtrickle._lock_definitions();
     view_oid := pgtrickle._analyse(query, caller_path);
     canonical := pgtrickle._canonical(view_oid);
     same := pgtrickle._columns(view_oid) = pgtrickle._columns(st.pgt_relid);
-    -- A new alteration replaces one that is still pending.
     PERFORM FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id FOR UPDATE;
     DELETE FROM pgtrickle.pgt_alterations a WHERE a.pgt_id = st.pgt_id;
     PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.replaces = st.pgt_id;

@@ -5,12 +5,14 @@ Only the intake is another one: the change rows come from statements, not from t
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 from prometheus_client import REGISTRY
@@ -26,16 +28,20 @@ from applier.refresh.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.computer import Computer
 from applier.refresh.failure_policy import FailurePolicy
 from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.intake import Intake
 from applier.refresh.long_refreshes import LongRefreshes
+from applier.refresh.long_writes import LongWrites
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.plans import StreamTablePlans
 from applier.refresh.readiness import Readiness
 from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
+from applier.refresh.result_writer import ResultWriter
 from applier.refresh.scheduler import Scheduler
 from applier.refresh.stream_tables import StreamTables
 from applier.refresh.vouch import Vouch
 from applier.refresh.worker_pool import WorkerPool
 from applier.refresh.writer import RefreshWriter
+from applier.runtime.checkpointer import Checkpointer, CheckpointSettings
 from applier.runtime.tick import run_tick
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.downstream import Downstream
@@ -43,7 +49,7 @@ from applier.sinks.kafka.publisher import TopicPublisher
 from applier.sinks.postgres.committed_rows import CommittedRows
 from applier.sinks.postgres.progressive import EarlyParts
 from applier.sinks.postgres.sink import PostgresSink
-from applier.sinks.postgres.transaction import WriteSession, prepare_write_session
+from applier.sinks.postgres.transaction import TICK_LOCK_TIMEOUT_MS, Cursor, WriteSession, prepare_write_session
 from applier.sinks.staging.staged_delta import PREFIX
 from applier.sinks.staging.staging import Staging
 from applier.state.store import StateStore
@@ -65,6 +71,13 @@ class Statements:
 
     def advance(self) -> Lsn:
         return self._lab.now
+
+
+class NoTopics:
+    """An intake whose topics are read from their beginning."""
+
+    def restart_offsets(self, frontier: Lsn) -> dict[str, dict[int, int]]:
+        return {}
 
 
 @dataclass
@@ -96,6 +109,27 @@ class Ticks:
             ignore_schedules=True,
         )
 
+    def checkpointer(self, folder: Path) -> Checkpointer:
+        """Make what writes checkpoints of all traces, with a manifest."""
+        return Checkpointer(
+            applier="test",
+            store=TraceStore(self.lab.spark, str(folder)),
+            catalog=self.failures.catalog,
+            intake=cast(Intake, NoTopics()),
+            traces=self.lab.traces,
+            tables=self.tables,
+            long_refreshes=self.computer.long_refreshes,
+            long_writes=self.writer.long_writes,
+            downstream=self.writer.downstream,
+            delta_sink=self.delta_sink,
+            catch_up=self.writer.catch_up_sinks,
+            latest=self.writer.catch_up_sinks.checkpoint,
+            last_tick=lambda: self.lab.now,
+            tick_lock=threading.Lock(),
+            settings=lambda: CheckpointSettings(1, 1_000_000),
+            has_lost_history=lambda: False,
+        )
+
     def checkpoint(self) -> None:
         """Move the rows of all traces to their bases."""
         store = TraceStore(self.lab.spark, str(self.lab.folder))
@@ -103,14 +137,24 @@ class Ticks:
             trace.rebase(store.append(trace, self.lab.now))
 
     def run_with_long(self) -> None:
-        """Run a tick, wait for its long refreshes, and run another one, which writes them."""
+        """Run a tick, wait for its long refreshes, and run others, which write them and take over what was written."""
         self.run()
         self.wait_for_long()
         self.run()
+        self.wait_for_writes()
+        self.run()
 
     def wait_for_long(self) -> None:
-        long_refreshes, until = self.computer.long_refreshes, time.monotonic() + 60
-        while long_refreshes.has_any and not long_refreshes.has_finished:
+        """Wait until a long refresh is computed."""
+        self._wait_for(self.computer.long_refreshes)
+
+    def wait_for_writes(self) -> None:
+        """Wait until a write beside the ticks has ended."""
+        self._wait_for(self.writer.long_writes)
+
+    def _wait_for(self, work: LongRefreshes | LongWrites) -> None:
+        until = time.monotonic() + 60
+        while work.has_any and not work.has_finished:
             assert time.monotonic() < until
             time.sleep(0.05)
 
@@ -148,8 +192,8 @@ def make_ticks(
     with ExitStack() as cleanup:
 
         def make(open_publisher: Callable[[], TopicPublisher] | None = None, *, max_errors: int = 1) -> Ticks:
-            def session_database() -> Database:
-                opened = Database(database, prepare_write_session(30_000))
+            def session_database(lock_timeout_ms: int = 30_000) -> Database:
+                opened = Database(database, prepare_write_session(lock_timeout_ms))
                 cleanup.callback(opened.close)
                 return opened
 
@@ -172,15 +216,21 @@ def make_ticks(
             )
             delta_sink = DeltaSink(str(tmp_path / "delta"), database, STAGED_ROWS)
             downstream = Downstream(open_publisher, delta_sink)
-            session = WriteSession(session_database())
-            committed = CommittedRows(session.database, STAGED_ROWS)
+            session = WriteSession(session_database(TICK_LOCK_TIMEOUT_MS))
             latest = LatestCheckpoint(Manifest(ORIGIN, {}, [], {}))
 
+            def result_writer(session: WriteSession, confirm: Callable[[Cursor], None] | None = None) -> ResultWriter:
+                sink = PostgresSink(session, lambda: 4096, STAGED_ROWS, confirm=confirm)
+                return ResultWriter(sink, downstream, CommittedRows(session.database, STAGED_ROWS))
+
+            results = result_writer(session)
+            long_writes = LongWrites(
+                cleanup.enter_context(ThreadPoolExecutor(2)),
+                lambda: None,
+                lambda confirm: result_writer(WriteSession(session_database()), confirm),
+            )
             writer = RefreshWriter(
-                PostgresSink(session, lambda: 4096, STAGED_ROWS),
-                downstream,
-                CatchUp(downstream, committed, computer, latest),
-                catalog,
+                results, long_writes, CatchUp(downstream, results.committed, computer, latest), catalog
             )
             return Ticks(
                 lab=lab,

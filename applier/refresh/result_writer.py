@@ -1,0 +1,120 @@
+"""One computed refresh in; its rows and frontier, committed in PostgreSQL, and the delta for the other sinks, out."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+
+from applier.catalog.history import RefreshExecution
+from applier.errors import SinkAhead
+from applier.plan.stream_table import StreamTable
+from applier.refresh.refresh import RefreshResult, RefreshRows
+from applier.refresh.strategy import RefreshMethod
+from applier.sinks.delta import ComputedDelta, MemoryDelta
+from applier.sinks.downstream import Downstream
+from applier.sinks.lease import Lease
+from applier.sinks.postgres.committed_rows import CommittedRows
+from applier.sinks.postgres.full_diff import FullResult, result_fields
+from applier.sinks.postgres.sink import PostgresSink
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
+
+
+@dataclass(frozen=True)
+class WrittenRows:
+    """The delta that the other sinks need, and the stream table by whose key they have to apply it."""
+
+    table: StreamTable
+    delta: Lease[ComputedDelta]
+
+
+@dataclass(frozen=True)
+class ResultWriter:
+    """Writes into PostgreSQL, in one session; of the other sinks it reads what they have and what they wait for."""
+
+    postgres: PostgresSink
+    downstream: Downstream
+    committed: CommittedRows
+
+    def write(self, result: RefreshResult) -> WrittenRows:
+        """Commit the rows and the frontier of one refresh."""
+        if result.refresh.row.reinitializes and result.refresh.row.lsn:
+            return self._write_repair(result)
+        return WrittenRows(result.refresh.table, self._write_rows(result))
+
+    def _write_rows(self, result: RefreshResult) -> Lease[ComputedDelta]:
+        table, as_of, rows = result.refresh.table, result.refresh.as_of, _mark_append_only(result)
+        if isinstance(rows, FullResult) and rows.change is not None:
+            # The difference that PostgreSQL finds is to rows that no other sink has.
+            self.postgres.replace(table, rows, as_of, result.execution).lease().close()
+            return rows.change.lease()
+        if isinstance(rows, FullResult) or (
+            result.refresh.strategy.method is RefreshMethod.IN_POSTGRES and not rows.is_fill
+        ):
+            return self.replace(table, rows, as_of, result.execution).lease()
+        self.postgres.apply(table, rows, as_of, result.execution)
+        return rows.lease()
+
+    def _write_repair(self, result: RefreshResult) -> WrittenRows:
+        """Make PostgreSQL hold the full result. The rows before may have had another key.
+
+        Where the other sinks may hold other rows than PostgreSQL, they are given all rows.
+        """
+        refresh, rows = result.refresh, result.rows
+        if refresh.row.sinks_differ:
+            self._check_sinks_behind(refresh.table, rows.lsn_range.upper)
+        held: Lease[ComputedDelta] | None = None
+        with ExitStack() as on_failure:
+            with self.postgres.fit_key(refresh.table) as table:
+                if refresh.row.sinks_differ:
+                    by_count = dataclasses.replace(table, by_count=True)
+                    unread = self.postgres.replace(by_count, rows, refresh.as_of, result.execution, refills=True)
+                    unread.lease().close()
+                else:
+                    held = self.replace(table, rows, refresh.as_of, result.execution, new_plan=True).lease()
+                    on_failure.enter_context(held)
+            on_failure.pop_all()
+        if held is not None:
+            return WrittenRows(table, held)
+        table, everything = refresh.table, LsnRange(ORIGIN, rows.lsn_range.upper)
+        self.downstream.forget(table.id)
+        return WrittenRows(table, self.committed.target_rows(table, everything, result_fields(table, rows)).lease())
+
+    def _check_sinks_behind(self, table: StreamTable, frontier: Lsn) -> None:
+        """Raise SinkAhead when a sink has a later frontier: it would take these rows for old ones."""
+        for sink, durable in self.downstream.await_frontiers(table).items():
+            if durable >= frontier:
+                raise SinkAhead(
+                    f"the {sink} sink of {table} stands at {durable}, and PostgreSQL's log at {frontier}",
+                    hint="stop pg-trickle-cdc and run `pg-trickle-cdc resync`, which moves the log",
+                )
+
+    def replace(
+        self,
+        table: StreamTable,
+        rows: RefreshRows,
+        as_of: datetime,
+        execution: RefreshExecution,
+        *,
+        new_plan: bool = False,
+    ) -> ComputedDelta:
+        """Write only the rows that differ; the outbox holds the difference until all sinks have it.
+
+        A full result cannot be computed again from an LSN range, so nothing else would remember it. Nor can anything
+        before a `new_plan`.
+        """
+        durable = self.downstream.frontiers(table)
+        acknowledged = min(durable.values(), default=ORIGIN) if durable else None
+        with self.downstream.queued(table.id) as queued:
+            return self.postgres.replace(
+                table, rows, as_of, execution, also_enqueue=queued, acknowledged=acknowledged, new_plan=new_plan
+            )
+
+
+def _mark_append_only(result: RefreshResult) -> RefreshRows:
+    """Mark a delta without deletions for an append-only stream table: PostgreSQL need not look its rows up."""
+    rows = result.rows
+    if result.refresh.row.append_only and isinstance(rows, MemoryDelta):
+        return dataclasses.replace(rows, appended=not rows.has_deletions)
+    return rows
