@@ -197,7 +197,7 @@ class Vouch:
             case Suspend(error=error):
                 raise error
             case Replan(renamed=False):
-                self._plan_again(row, stored, present, verdict.seen)
+                self._plan_again(row, stored, present, verdict.seen if verdict.is_noted else ())
                 return True
             case Replan():
                 self._restate(row, stored, present, verdict.seen, whole=False)
@@ -231,6 +231,7 @@ class Vouch:
                 hint=f"SELECT pgtrickle.reinitialize_stream_table('{row.table}') takes it over; with auto_evolve it is "
                 "followed by itself",
             )
+        self.sources.copy_again(verdict.retyped)
         self._restate(row, stored, present, verdict.seen, whole=True, relabelled=verdict.relabelled)
         return False
 
@@ -249,9 +250,12 @@ class Vouch:
     def _plan_again(
         self, row: StreamTableRow, stored: DependencyFacts, present: DependencyFacts, seen: tuple[str, ...]
     ) -> None:
+        """Make the plan again; what was seen is in the history, unless nothing that the query reads changed."""
         log.info("stream table is planned again", extra={"table": str(row.table), "seen": "; ".join(seen)})
         self.plans.forget(row.pgt_id)
-        self._store(row.pgt_id, stored, present)
+        self._store(row.pgt_id, stored, present, seen)
+        if seen:
+            metrics.SCHEMA_EVOLUTIONS.inc()
 
     def _restate(
         self,
@@ -272,15 +276,17 @@ class Vouch:
         self._store(row.pgt_id, stored, present.with_text(text_digest(query)))
         metrics.SCHEMA_EVOLUTIONS.inc()
 
-    def _store(self, pgt_id: int, stored: DependencyFacts, present: DependencyFacts) -> None:
+    def _store(
+        self, pgt_id: int, stored: DependencyFacts, present: DependencyFacts, followed: tuple[str, ...] = ()
+    ) -> None:
         if stored != present:
-            self.catalog.dependencies.store(pgt_id, present)
+            self.catalog.dependencies.store(pgt_id, present, "; ".join(followed))
             self._known[pgt_id] = present
         self._compared.add(pgt_id)
 
     def _accept(self, row: StreamTableRow, table: StreamTable, facts: DependencyFacts) -> bool:
         """Take over the facts of a new plan, unless they differ from those that the rows were computed with."""
-        stored = self._stored(row)
+        stored, followed = self._stored(row), ""
         if stored is not None and row.lsn and not row.reinitializes:
             verdict = self._judge(row, stored, stored.of_now(facts))
             if not isinstance(verdict, Transparent | Replan):
@@ -288,8 +294,10 @@ class Vouch:
                 self.plans.forget(table.id)
                 self.has_waiting = True
                 return False
+            if isinstance(verdict, Replan) and verdict.is_noted:
+                followed = "; ".join(verdict.seen)
         if stored != facts:
-            self.catalog.dependencies.store(table.id, facts)
+            self.catalog.dependencies.store(table.id, facts, followed)
             self._known[table.id] = facts
             self._compared.discard(table.id)
         self.sources.add(facts)
