@@ -124,6 +124,18 @@ class DependencyFacts:
         }
         return read_facts(chosen)
 
+    def agrees_with(self, others: DependencyFacts) -> bool:
+        """Whether the objects that both have are the same in both."""
+        return all(
+            theirs.get(oid, fact) == fact
+            for ours, theirs in (
+                (self.relations, others.relations),
+                (self.types, others.types),
+                (self.functions, others.functions),
+            )
+            for oid, fact in ours.items()
+        )
+
     def with_plan(self, used: Mapping[int, frozenset[int]] | None, tree: str, text: str) -> DependencyFacts:
         """Return the facts with what the plan reads of them, and what it was made from."""
         listed = None if used is None else {str(relid): sorted(numbers) for relid, numbers in used.items()}

@@ -118,3 +118,21 @@ _PHYSICAL_TYPES = {
     "timestamptz": PhysicalType.TIMESTAMP,
     "bytea": PhysicalType.BINARY,
 }
+
+
+_WIDER_INTEGERS = {21: (23, 20), 23: (20,)}
+"""smallint, integer, bigint by their OIDs."""
+
+_VARCHAR, _TEXT, _NUMERIC = 1043, 25, 1700
+
+
+def is_widening(old: tuple[int, int], new: tuple[int, int]) -> bool:
+    """Whether every value of the old type, given as OID and typmod, is the same value of the new one."""
+    (was, typmod), (now, wider) = old, new
+    if was == now == _VARCHAR:
+        return wider < 0 or 0 <= typmod <= wider
+    if was == now == _NUMERIC:
+        bounds, allowed = (PgType(_NUMERIC, mod, "numeric", "").precision_scale for mod in (typmod, wider))
+        # With another scale the same number is printed differently.
+        return bounds is not None and (allowed is None or (allowed[1] == bounds[1] and allowed[0] >= bounds[0]))
+    return (was, now) == (_VARCHAR, _TEXT) or now in _WIDER_INTEGERS.get(was, ())

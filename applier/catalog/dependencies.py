@@ -167,12 +167,18 @@ class DependencyStore:
         stored: list[tuple[Any, Any]] = [(row[0], row[1]) for row in rows]
         return {int(pgt_id): read_facts(facts) for pgt_id, facts in stored}
 
-    def store(self, pgt_id: int, facts: DependencyFacts) -> None:
-        """Store the facts that a plan was made with; nothing if the stream table was just dropped."""
-        self._connection.execute(
-            "SELECT pgtrickle._store_facts(%s, %s::jsonb, %s::int8[]::oid[])",
-            (pgt_id, facts.to_json(), sorted(ids_of([facts]).all)),
-        )
+    def store(self, pgt_id: int, facts: DependencyFacts, followed: str = "") -> None:
+        """Store the facts that a plan was made with; nothing if the stream table was just dropped.
+
+        `followed` is what was seen, when it is followed by the new plan alone: the history tells of it.
+        """
+        with self._connection.transaction():
+            self._connection.execute(
+                "SELECT pgtrickle._store_facts(%s, %s::jsonb, %s::int8[]::oid[])",
+                (pgt_id, facts.to_json(), sorted(ids_of([facts]).all)),
+            )
+            if followed:
+                self._connection.execute("SELECT pgtrickle._note_evolution(%s, %s)", (pgt_id, followed))
 
     def owners(self, names: Collection[TableId]) -> dict[TableId, int]:
         """Return which relation has each of these names now."""
@@ -198,6 +204,17 @@ class DependencyStore:
             " ON CONFLICT (source_relid) DO UPDATE SET fact = excluded.fact, problem = excluded.problem",
             (relid, json.dumps(fact), problem),
         )
+
+    def note_stopped(self, stopped: Mapping[TableId, str]) -> None:
+        """Store which tables the consumer cannot follow, and why: their readers cannot be resumed."""
+        names = [(table.schema, table.name, reason) for table, reason in stopped.items()]
+        with self._connection.transaction():
+            self._connection.execute("DELETE FROM pgtrickle.pgt_stopped_sources")
+            self._connection.execute(
+                "INSERT INTO pgtrickle.pgt_stopped_sources (source_schema, source_name, reason)"
+                " SELECT * FROM unnest(%s::text[], %s::text[], %s::text[])",
+                tuple(list(column) for column in zip(*names, strict=True)) or ([], [], []),
+            )
 
     def await_recapture(self, relid: int) -> int:
         """Request a copy of a table that its readers wait for; return the number of the copy."""

@@ -88,7 +88,15 @@ class History:
             record_refresh(cursor, HistoryRow(pgt_id, execution, 0, 0, 0.0, lsn_range), error.problem)
 
     def prune(self, days: int, rows: int = ROWS_OF_STREAM_TABLE) -> int:
-        """Delete refreshes older than `days`, and all but the last `rows` of each stream table; return how many."""
+        """Delete refreshes older than `days`, and all but the last `rows` of each stream table; return how many.
+
+        The DDL on sources that event triggers saw is kept as long.
+        """
+        self._connection.execute(
+            "DELETE FROM pgtrickle.pgt_source_ddl WHERE seen_at < now() - make_interval(days => %s)"
+            " OR ddl_id <= (SELECT max(ddl_id) FROM pgtrickle.pgt_source_ddl) - %s",
+            (days, rows),
+        )
         old = self._connection.execute(
             "DELETE FROM pgtrickle.pgt_refresh_history WHERE start_time < now() - make_interval(days => %s)", (days,)
         ).rowcount

@@ -117,6 +117,9 @@ ORDER BY s.attnum
 """
 
 
+CAUSED_BY_DDL = frozenset({"SourceChanged", "PublicationChanged", "DefinitionError", "Refused"})
+"""The classes of errors that DDL on what a stream table reads leads to."""
+
 _UNFINISHED = "unfinished_plans"
 """The key in pgt_plans.plan that counts how often planning began and did not end."""
 
@@ -213,16 +216,24 @@ class StreamTableStore:
     def suspend(self, pgt_id: int, error: TrickleError) -> None:
         """Suspend a stream table with the reason, and send an alert."""
         with self._connection.transaction():
+            problem = error.problem + self._describe_ddl(pgt_id, type(error).__name__)
             self._connection.execute(
                 "UPDATE pgtrickle.pgt_stream_tables SET status = 'SUSPENDED', last_error_at = now(),"
                 " last_error_code = %s, last_error_message = %s, last_error_hint = %s WHERE pgt_id = %s",
-                (type(error).__name__, error.problem, error.hint, pgt_id),
+                (type(error).__name__, problem, error.hint, pgt_id),
             )
             # A request that could not be carried out waits for `resume`: its rows are still not those of its query.
             self._connection.execute(
                 "UPDATE pgtrickle.pgt_reinitializations SET refused_at = now() WHERE pgt_id = %s", (pgt_id,)
             )
-            send_alert(self._connection, "suspended", pgt_id=pgt_id, error=error.problem, hint=error.hint)
+            send_alert(self._connection, "suspended", pgt_id=pgt_id, error=problem, hint=error.hint)
+
+    def _describe_ddl(self, pgt_id: int, error: str) -> str:
+        """Return the DDL that event triggers saw since the stream table was planned, where it can be the cause."""
+        if error not in CAUSED_BY_DDL:
+            return ""
+        row = self._connection.execute("SELECT pgtrickle._ddl_since(%s)", (pgt_id,)).fetchone()
+        return f" ({row[0]})" if row and row[0] else ""
 
 
 def lock_in_service(cursor: psycopg.Cursor[tuple[object, ...]], pgt_id: int) -> bool:

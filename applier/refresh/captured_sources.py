@@ -8,6 +8,7 @@ While the publications leave changes out, no copy helps: its readers are suspend
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,9 +47,14 @@ class CapturedSources:
     """Partition trees that the consumer has not followed yet."""
     _latest: dict[int, TableId] = field(default_factory=dict)
     """The name under which each table was captured last."""
+    _stopped: Mapping[TableId, str] | None = None
+    """The tables that the consumer cannot follow, as they were last stored."""
 
     def begin(self) -> None:
         """Begin a tick: the traces have what arrived before it."""
+        if self._stopped != self.traces.stopped:
+            self._stopped = dict(self.traces.stopped)
+            self.catalog.dependencies.note_stopped(self._stopped)
         traces = sorted(self.traces, key=lambda trace: trace.captured_at)
         self._latest = {trace.relid: trace.table for trace in traces}
 
@@ -73,6 +79,15 @@ class CapturedSources:
             self._states = self.catalog.dependencies.sources()
         for relid, fact in captured.items():
             self._compare_one(relid, fact, present.source["relations"][str(relid)])
+
+    def copy_again(self, relids: Collection[int]) -> None:
+        """Request copies of captured tables that their readers wait for, unless they wait for one already."""
+        for relid in relids:
+            state = self._states.get(relid)
+            if state is not None and state.awaits is None and not self.sources_elsewhere:
+                awaits = self.catalog.dependencies.await_recapture(relid)
+                self._states[relid] = SourceState(state.fact, state.problem, awaits)
+                log.info("source is copied again", extra={"source": str(state.fact.table), "copy": awaits})
 
     def problem(self, relid: int) -> str | None:
         """Return why the stream does not have all changes of a table."""

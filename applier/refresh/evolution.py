@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from applier.errors import SourceChanged
 from shared_schema.dependency_facts import ColumnFact, DependencyFacts, RelationFact
 from shared_schema.outdated_rows import has_new_storage, is_rewritten
+from shared_schema.pg_types import is_widening
 from shared_schema.table_schema import TableId
 
 
@@ -29,6 +30,8 @@ class Replan:
     seen: tuple[str, ...]
     renamed: bool
     """Whether the text of the query has to name its objects anew."""
+    is_noted: bool = True
+    """Whether something that the query reads changed; columns that it may read in future do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class Recompute:
     """Whether values have another text now: PostgreSQL follows by itself, the other sinks do not."""
     only_functions: bool = False
     """Whether nothing but functions changed."""
+    retyped: frozenset[int] = frozenset()
+    """Tables of which a column that is read has another type: later rows have no values of the old one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,8 @@ class _Seen:
     changes_rows: bool = False
     rewritten: bool = False
     relabelled: bool = False
+    retyped: int | None = None
+    is_noted: bool = True
 
 
 def judge(old: DependencyFacts, new: DependencyFacts, owners: Mapping[TableId, int], name: TableId) -> Verdict:
@@ -90,8 +97,9 @@ def judge(old: DependencyFacts, new: DependencyFacts, owners: Mapping[TableId, i
             rewritten=any(s.rewritten or s.relabelled for s in seen),
             relabelled=any(s.relabelled for s in seen),
             only_functions=not others,
+            retyped=frozenset(s.retyped for s in seen if s.retyped is not None),
         )
-    return Replan(texts, renamed)
+    return Replan(texts, renamed, any(s.is_noted for s in seen))
 
 
 def is_tree_changed(old: RelationFact, new: RelationFact) -> bool:
@@ -120,10 +128,12 @@ def _relations(
         if _admission(was) != _admission(now):
             yield _Seen(f"{now.table} was altered")
         used = None if old.used is None else old.used.get(relid, frozenset())
-        yield from _columns(was, now, used if is_table else None, name)
+        yield from _columns(relid, was, now, used if is_table else None, name)
 
 
-def _columns(was: RelationFact, now: RelationFact, used: frozenset[int] | None, name: TableId) -> Iterator[_Seen]:
+def _columns(
+    relid: int, was: RelationFact, now: RelationFact, used: frozenset[int] | None, name: TableId
+) -> Iterator[_Seen]:
     is_table = was.kind in ("r", "p")
     for column in was.columns:
         if used is not None and column.number not in used:
@@ -138,8 +148,15 @@ def _columns(was: RelationFact, now: RelationFact, used: frozenset[int] | None, 
         if present.name != column.name:
             yield _Seen(f"{what} is now called {present.name}", renamed=True, whole=is_table)
         if present.kind != column.kind:
-            changes_rows = is_table and has_new_storage(was, now)
-            yield _Seen(f"{what} has another type", whole=is_table, changes_rows=changes_rows)
+            rewritten = is_table and has_new_storage(was, now)
+            changes_rows = rewritten and not is_widening(column.kind, present.kind)
+            yield _Seen(
+                f"{what} has another type",
+                whole=is_table,
+                changes_rows=changes_rows,
+                rewritten=rewritten,
+                retyped=relid if is_table else None,
+            )
         if present.collation != column.collation:
             yield _Seen(f"{what} has another collation", whole=True, changes_rows=True)
         if is_table and present.kind == column.kind and is_rewritten(was, now, column, present):
@@ -147,7 +164,7 @@ def _columns(was: RelationFact, now: RelationFact, used: frozenset[int] | None, 
         if column.not_null and not present.not_null:
             yield _Seen(f"{what} may be NULL")
     if {c.number for c in now.columns} - {c.number for c in was.columns}:
-        yield _Seen(f"{now.table} has new columns")
+        yield _Seen(f"{now.table} has new columns", is_noted=False)
 
 
 def _admission(relation: RelationFact) -> tuple[object, ...]:

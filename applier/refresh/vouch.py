@@ -230,7 +230,7 @@ class Vouch:
             case Suspend(error=error):
                 raise error
             case Replan(renamed=False):
-                return self._plan_again(row, stored, present, verdict.seen)
+                return self._plan_again(row, stored, present, verdict)
             case Replan():
                 self._restate(row, stored, present, verdict.seen, whole=False)
                 return False
@@ -255,14 +255,14 @@ class Vouch:
                     raise
             else:
                 if not verdict.rewritten and self._means_the_same(row.pgt_id, planned):
-                    self._use_plan(row, planned, verdict.seen)
-                    return True
+                    return self._use_plan(row, stored, planned, verdict.seen)
         if verdict.changes_rows and not may_evolve:
             raise SourceChanged(
                 "; ".join(verdict.seen),
                 hint=f"SELECT pgtrickle.reinitialize_stream_table('{row.table}') takes it over; with auto_evolve it is "
                 "followed by itself",
             )
+        self.sources.copy_again(verdict.retyped)
         self._restate(row, stored, present, verdict.seen, whole=True, relabelled=verdict.relabelled)
         return False
 
@@ -289,20 +289,32 @@ class Vouch:
             self.plans.forget(row.pgt_id)
 
     def _plan_again(
-        self, row: StreamTableRow, stored: DependencyFacts, present: DependencyFacts, seen: tuple[str, ...]
+        self, row: StreamTableRow, stored: DependencyFacts, present: DependencyFacts, verdict: Replan
     ) -> bool:
         """Plan a stream table whose rows are right; with another key all of it is computed, which fits its index."""
         old, planned = self.plans.tables.get(row.pgt_id), self.planner(row)
         if old is not None and old.key != planned.key:
-            self._restate(row, stored, present, seen, whole=True)
+            self._restate(row, stored, present, verdict.seen, whole=True)
             return False
-        self._use_plan(row, planned, seen)
-        return True
+        return self._use_plan(row, stored, planned, verdict.seen if verdict.is_noted else ())
 
-    def _use_plan(self, row: StreamTableRow, planned: StreamTable, seen: tuple[str, ...]) -> None:
-        """Go on with a new plan that leads to the rows of the old one."""
+    def _use_plan(
+        self, row: StreamTableRow, stored: DependencyFacts, planned: StreamTable, seen: tuple[str, ...]
+    ) -> bool:
+        """Go on with a new plan that leads to the rows of the old one; what was `seen` is in the history.
+
+        Not if something changed between the look and the planning: the next look sees it.
+        """
+        facts = planned.facts or NOTHING
+        if not facts.agrees_with(self._present):
+            self.has_waiting = True
+            return False
         log.info("stream table is planned again", extra={"table": str(row.table), "seen": "; ".join(seen)})
         self.plans.adopt(row, planned)
+        self._store(row.pgt_id, stored, facts, seen)
+        if seen:
+            metrics.SCHEMA_EVOLUTIONS.inc()
+        return True
 
     def _restate(
         self,
@@ -323,16 +335,18 @@ class Vouch:
         self._store(row.pgt_id, stored, present.with_text(text_digest(query)))
         metrics.SCHEMA_EVOLUTIONS.inc()
 
-    def _store(self, pgt_id: int, stored: DependencyFacts, present: DependencyFacts) -> None:
+    def _store(
+        self, pgt_id: int, stored: DependencyFacts, present: DependencyFacts, followed: tuple[str, ...] = ()
+    ) -> None:
         if stored != present:
-            self.catalog.dependencies.store(pgt_id, present)
+            self.catalog.dependencies.store(pgt_id, present, "; ".join(followed))
             self._known[pgt_id] = present
         self._compared.add(pgt_id)
 
     def _accept(self, row: StreamTableRow, table: StreamTable, facts: DependencyFacts) -> bool:
         """Take over the facts of a new plan, unless they differ from those that the rows were computed with."""
-        stored = self._stored(row)
-        is_judged = stored is None or row.reinitializes or self.plans.has_own_rows(table.id)
+        stored, followed = self._stored(row), ""
+        is_judged = row.reinitializes or self.plans.has_own_rows(table.id)
         if stored is not None and row.lsn and not is_judged:
             verdict = self._judge(row, stored, stored.of_now(facts))
             if not isinstance(verdict, Transparent | Replan):
@@ -340,8 +354,10 @@ class Vouch:
                 self.plans.forget(table.id)
                 self.has_waiting = True
                 return False
+            if isinstance(verdict, Replan) and verdict.is_noted:
+                followed = "; ".join(verdict.seen)
         if stored != facts:
-            self.catalog.dependencies.store(table.id, facts)
+            self.catalog.dependencies.store(table.id, facts, followed)
             self._known[table.id] = facts
             self._compared.discard(table.id)
         self.sources.add(facts)

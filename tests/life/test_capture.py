@@ -76,6 +76,12 @@ def test_a_row_that_kafka_does_not_take_stops_the_readers_of_its_table(db: Conne
         db.execute("SELECT pgtrickle.wait_for('of_large', timeout => interval '60 s')")
     assert db.execute("SELECT n FROM of_large").fetchone() == (1,), "it stays at the last frontier that is right"
     assert_equal(db, "of_small")
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match=r"cannot be resumed: changes of .* does not fit"):
+        db.execute("SELECT pgtrickle.resume_stream_table('of_large')")
+    (found, *_) = db.execute(
+        "SELECT error_class, still_there, remediation FROM pgtrickle.diagnose_errors('of_large')"
+    ).fetchall()
+    assert found[:2] == ("SourceStopped", True) and "restart pg-trickle-cdc" in str(found[2])
     with pytest.raises(errors.ObjectNotInPrerequisiteState, match="no longer captured"):
         create(db, "of_large_too", "SELECT id FROM with_large")
         db.execute("SELECT pgtrickle.wait_for('of_large_too', timeout => interval '60 s')")

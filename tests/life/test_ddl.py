@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import psycopg
 import pytest
 from psycopg import errors
@@ -168,9 +170,13 @@ def test_a_replaced_view_and_function(db: Connection) -> None:
         " refresh_mode => 'DIFFERENTIAL')"
     )
     assert_equal(db, "of_view", "of_shown")
-    # The same meaning in other words changes nothing.
+    # The same meaning in other words changes nothing; that it was looked at is in the history.
     db.execute("CREATE OR REPLACE VIEW lower AS SELECT id, v FROM low l")
     assert_equal(db, "of_view")
+    assert history(db, "of_view") == ["view public.lower was replaced"]
+    db.execute("ALTER VIEW lower RENAME TO lowest")
+    assert_equal(db, "of_view")
+    assert "public.lower is now called public.lowest" in history(db, "of_view")
     db.execute("CREATE OR REPLACE VIEW low AS SELECT id, v FROM looked_at WHERE v < 4")
     db.execute("CREATE OR REPLACE FUNCTION shown(v int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 5'")
     assert_suspended(db, "of_view", "view public.low was replaced")
@@ -204,6 +210,49 @@ def test_what_auto_evolve_follows(db: Connection) -> None:
     assert_equal(db, "added")
     seen = " ".join([*history(db, "follows"), *history(db, "added")])
     assert all(text in seen for text in ("in_view was replaced", "v of public.plus was rewritten")), seen
+
+
+def test_auto_evolve_as_a_setting(db: Connection) -> None:
+    """It counts for stream tables without an option of their own; a query that PostgreSQL runs keeps its columns."""
+    db.execute("CREATE TABLE grown (id int PRIMARY KEY, v int); INSERT INTO grown VALUES (1, 1), (2, 2)")
+    create(db, "all_of_grown", "SELECT * FROM grown")
+    create(db, "sum_of_grown", "SELECT sum(v) AS s FROM grown")
+    db.execute("SELECT pgtrickle.create_stream_table('opted_out', 'SELECT * FROM grown', auto_evolve => false)")
+    run_by_postgres = "SELECT *, random() < 2 AS r FROM grown"
+    db.execute("SELECT pgtrickle.create_stream_table('random_grown', %s, refresh_mode => 'FULL')", (run_by_postgres,))
+    names = ("all_of_grown", "sum_of_grown", "opted_out", "random_grown")
+    for name in names:
+        db.execute("SELECT pgtrickle.wait_for(%s, timeout => '60 s')", (name,))
+    db.execute("SELECT pgtrickle.set_setting('auto_evolve', 'true')")
+    try:
+        # The applier reads settings again by itself.
+        oracle.eventually(lambda: evolves(db))
+        db.execute("ALTER TABLE grown ADD COLUMN w int DEFAULT 7")
+        db.execute("ALTER TABLE grown ALTER COLUMN v TYPE int USING v * 10; INSERT INTO grown VALUES (3, 30, 3)")
+        oracle.eventually(lambda: has_columns(db, "all_of_grown", "id v w"))
+        assert_equal(db, "all_of_grown", "sum_of_grown")
+        assert any("added column w" in seen for seen in history(db, "all_of_grown"))
+        assert any("was rewritten" in seen for seen in history(db, "sum_of_grown"))
+        assert_suspended(db, "opted_out", "v of public.grown was rewritten")
+        db.execute("SELECT pgtrickle.wait_for('random_grown', timeout => '30 s')")
+        assert db.execute("SELECT sum(v) FROM random_grown").fetchone() == (60,)
+        has_columns(db, "random_grown", "id v r")
+        has_columns(db, "opted_out", "id v")
+    finally:
+        db.execute("SELECT pgtrickle.set_setting('auto_evolve', NULL)")
+
+
+def evolves(db: Connection) -> None:
+    assert db.execute("SELECT pgtrickle._setting('auto_evolve')").fetchone() == ("true",)
+
+
+def has_columns(db: Connection, name: str, expected: str) -> None:
+    found = db.execute(
+        "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
+        " AND NOT attisdropped",
+        (name,),
+    ).fetchone()
+    assert found == (expected,)
 
 
 def test_labels_of_an_enum(db: Connection, stack: Stack) -> None:
@@ -285,6 +334,63 @@ def test_types_and_collations(db: Connection) -> None:
     assert_equal(db, "counted")
 
 
+WIDENED = {
+    "by_v": "SELECT id FROM widened WHERE v < 3",
+    "by_join": "SELECT a.id, b.id AS other FROM widened a JOIN widened b ON a.v = b.id",
+    "by_sum": "SELECT sum(s) AS s FROM widened",
+    "by_text": "SELECT count(*) AS n FROM widened WHERE c <> 'x'",
+    "by_varchar": "SELECT id FROM widened WHERE c2 LIKE 'a%'",
+    "by_numeric": "SELECT id FROM widened WHERE n > 1",
+}
+WIDER = {"v": "bigint", "s": "int", "c": "varchar(10)", "c2": "text", "n": "numeric(12, 2)"}
+
+
+def test_types_that_become_wider(db: Connection) -> None:
+    """Where the result columns stay it is followed. The table is copied again: the rows are those of the new type."""
+    db.execute(
+        "CREATE TABLE widened (id int PRIMARY KEY, v int, s smallint, c varchar(5), c2 varchar(5), n numeric(10, 2))"
+    )
+    db.execute("INSERT INTO widened SELECT i, i, i, 'a', 'ab', i FROM generate_series(1, 4) i")
+    for name, query in WIDENED.items():
+        create(db, name, query)
+    evolving = "SELECT max(id) AS n FROM widened WHERE v > 0"
+    db.execute("SELECT pgtrickle.create_stream_table('by_v_too', %s, auto_evolve => true)", (evolving,))
+    create(db, "returns_v", "SELECT id, v FROM widened")
+    create(db, "of_ids", "SELECT count(id) AS n FROM widened")
+    names = (*WIDENED, "by_v_too", "of_ids")
+    assert_equal(db, *names, "returns_v")
+    for column, kind in WIDER.items():
+        db.execute(f"ALTER TABLE widened ALTER COLUMN {column} TYPE {kind}".encode())
+    assert_equal(db, *names)
+    assert all(any("has another type" in seen for seen in history(db, name)) for name in WIDENED), names
+    assert_suspended(db, "returns_v", "no longer returns the columns")
+    db.execute("INSERT INTO widened VALUES (5, 5000000000, 40000, 'longer', 'abcdefgh', 1234567890.25)")
+    assert_equal(db, *names)
+    db.execute("UPDATE widened SET v = 1, c = 'x', n = 0 WHERE id = 4; DELETE FROM widened WHERE id = 2")
+    assert_equal(db, *names)
+
+
+def test_values_that_change_with_their_type(db: Connection) -> None:
+    """A wider type with USING: rows are never those of before. What is no widening is suspended."""
+    db.execute("CREATE TABLE recast (id int PRIMARY KEY, c varchar(5), d varchar(9), v int)")
+    db.execute("INSERT INTO recast VALUES (1, 'a', 'a', 1), (2, 'b', 'b', 2)")
+    create(db, "of_c", "SELECT id FROM recast WHERE c = 'a'")
+    create(db, "of_d", "SELECT id FROM recast WHERE d = 'a'")
+    create(db, "of_recast_v", "SELECT id FROM recast WHERE v = 1")
+    assert_equal(db, "of_c", "of_d", "of_recast_v")
+    db.execute("ALTER TABLE recast ALTER COLUMN c TYPE varchar(8) USING CASE c WHEN 'a' THEN 'b' ELSE 'a' END")
+    db.execute("ALTER TABLE recast ALTER COLUMN d TYPE varchar(3) USING upper(d)")
+    db.execute("ALTER TABLE recast ALTER COLUMN v TYPE bigint USING 3 - v")
+    assert_equal(db, "of_c", "of_recast_v")
+    assert db.execute("TABLE of_c").fetchall() == db.execute("TABLE of_recast_v").fetchall() == [(2,)]
+    assert_suspended(db, "of_d", "d of public.recast has another type")
+    # A new reader sees the new values, without a row written since.
+    create(db, "of_d_too", "SELECT id FROM recast WHERE d = 'A'")
+    assert_equal(db, "of_d_too")
+    repair(db, "of_d")
+    assert_equal(db, "of_d")
+
+
 def assert_equal_or_suspended(db: Connection, name: str) -> None:
     try:
         assert_equal(db, name)
@@ -302,8 +408,11 @@ def test_a_dropped_table_and_row_security(db: Connection) -> None:
     db.execute("ALTER TABLE secret ENABLE ROW LEVEL SECURITY")
     assert_suspended(db, "of_secret", "row-level security")
     assert_equal(db, "of_leaving")
+    db.execute("LISTEN pg_trickle_alert")
     db.execute("DROP TABLE leaves_us")
     assert_suspended(db, "of_leaving", "leaves_us was dropped")
+    alerts = [json.loads(notice.payload) for notice in db.notifies(timeout=10, stop_after=2)]
+    assert any("leaves_us was dropped" in alert["error"] and "alter_stream_table" in alert["hint"] for alert in alerts)
     health = db.execute("SELECT detail FROM pgtrickle.health_check() WHERE check_name = 'error_tables'").fetchone()
     assert health is not None and "leaves_us was dropped" in str(health[0])
 

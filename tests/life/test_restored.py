@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -59,8 +58,6 @@ def resync(stack: StackOfRoles, db: Connection) -> None:
     stack.stop("cdc")
     db.execute("SET ROLE postgres; GRANT EXECUTE ON FUNCTION pg_switch_wal() TO trickle_cdc; SET ROLE trickle_owner")
     stack.binaries["cdc"].run_once("resync", "--restored", "--yes")
-    said = Path(stack.addresses.cdc_log).read_text()
-    db.execute(said[said.rindex("SELECT pgtrickle.note_resync(") :].encode())
     stack.restart("cdc")
 
 

@@ -15,8 +15,23 @@ DECLARE
     call      text;
     cost      text;
 BEGIN
-    checked := coalesce(st.last_error_code, '') NOT IN ('CalculationError', 'RefreshFailed', 'TargetError', 'TargetFull',
-                                                        'UnexpectedFailure');
+    checked := coalesce(st.last_error_code, '') NOT IN (
+        'BadSchedule', 'CalculationError', 'ContractError', 'FullForbidden', 'MalformedTree', 'PlanningCrashed',
+        'PublishingFailed', 'RefreshFailed', 'StreamLost', 'TargetError', 'TargetFull', 'UnexpectedFailure');
+    IF st.status = 'SUSPENDED' AND pgtrickle._needs_resync(st.last_error_code) AND NOT pgtrickle._sources_elsewhere()
+       AND NOT EXISTS (SELECT FROM pgtrickle.pgt_reinitializations r WHERE r.pgt_id = st.pgt_id AND r.refused_at IS NULL) THEN
+        -- Only a resync ends it, and that requests every stream table.
+        problem := st.last_error_message;
+        RETURN;
+    END IF;
+    SELECT format('changes of %I.%I are not captured: %s', p.source_schema, p.source_name, p.reason) INTO problem
+    FROM pgtrickle.pgt_stopped_sources p JOIN pgtrickle._base_sources(st.pgt_id) b USING (source_schema, source_name)
+    ORDER BY 1 LIMIT 1;
+    IF problem IS NOT NULL THEN
+        checked := true;
+        remedy := (pgtrickle._remedy('SourceStopped', st)).remedy;
+        RETURN;
+    END IF;
     IF NOT pg_has_role(owner, 'USAGE') THEN
         -- Somebody else's rights say nothing about the query of the owner.
         checked := false;
@@ -63,7 +78,7 @@ BEGIN
                 checked := true;
         END;
     END IF;
-    IF problem IS NOT NULL OR pgtrickle._sources_elsewhere()
+    IF problem IS NOT NULL OR pgtrickle._sources_elsewhere() OR st.last_error_code = 'PlanningCrashed'
        OR current_setting('transaction_isolation') <> 'read committed'
        OR NOT (pgtrickle._is_running('pg-trickle-applier') AND pgtrickle._is_running('pg-trickle-cdc')) THEN
         RETURN;
@@ -87,12 +102,14 @@ BEGIN
     END IF;
 END $$;
 
--- What kind of error a class is, and what mends it.
+-- What kind of error a class is, and what mends it. Every class that can suspend a stream table is here; `unknown` is one of
+-- another version.
 CREATE OR REPLACE FUNCTION pgtrickle._remedy(error_class text, st pgtrickle.pgt_stream_tables, OUT kind text, OUT remedy text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT known.kind, format(known.remedy, format('%I.%I', st.pgt_schema, st.pgt_name))
     FROM (VALUES
         (1, 'CalculationError', 'user', 'Correct the rows, or guard the expression (CASE, NULLIF) with alter_stream_table; then SELECT pgtrickle.resume_stream_table(%L).'),
+        (1, 'RefreshFailed', 'user', 'Remove the cause that the message names; then SELECT pgtrickle.resume_stream_table(%L).'),
         (1, 'TargetError', 'user', 'Remove what rejects the rows (a constraint, a trigger, a missing right); then SELECT pgtrickle.resume_stream_table(%L).'),
         (1, 'TargetLocked', 'performance', 'End the session that holds the lock; then SELECT pgtrickle.resume_stream_table(%L).'),
         (1, 'TargetFull', 'infrastructure', 'Make room on the disk: it is tried again by itself. After a suspension, SELECT pgtrickle.resume_stream_table(%L).'),
@@ -103,12 +120,22 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         (1, 'HistoryGone', 'correctness', 'SELECT pgtrickle.reinitialize_stream_table(%L) computes it as a whole.'),
         (1, 'FullForbidden', 'user', 'SELECT pgtrickle.reinitialize_stream_table(%L) is one full refresh that you ask for.'),
         (1, 'SourceChanged', 'schema', 'Put the source back, or accept it as it is: SELECT pgtrickle.reinitialize_stream_table(%L) copies the sources again and writes the rows that differ.'),
+        (1, 'PublicationChanged', 'schema', 'Put the table back into the publication, whole and with all actions; SELECT pgtrickle.resume_stream_table(%L) adds one that is missing and copies it again.'),
+        (1, 'SourceStopped', 'infrastructure', 'Remove the cause (raise message.max.bytes on the broker and in PG_TRICKLE_KAFKA_OPTIONS, shorten the row or the name), restart pg-trickle-cdc, which copies the table again; then SELECT pgtrickle.resume_stream_table(%L).'),
+        (1, 'SourcesElsewhere', 'schema', 'Create %s in the database of its sources, or write its query so that it can be maintained.'),
+        (1, 'UnsupportedColumn', 'schema', 'Give the column a type that can be captured, or leave it out: SELECT pgtrickle.alter_stream_table(%L, query => …).'),
+        (1, 'StreamLost', 'infrastructure', 'Stop pg-trickle-cdc, run pg-trickle-cdc resync, start it. Each stream table is then repaired in place.'),
+        (1, 'ContractError', 'infrastructure', 'A record on the topics cannot be read: stop pg-trickle-cdc, run pg-trickle-cdc resync, start it. Each stream table is then repaired in place.'),
+        (1, 'PublishingFailed', 'infrastructure', 'Remove what keeps its topic from being written (message.max.bytes of the broker, the length of the name, a missing right); then SELECT pgtrickle.resume_stream_table(%L).'),
         (1, 'DefinitionError', 'user', 'Give it a query that can be maintained: SELECT pgtrickle.alter_stream_table(%L, query => …).'),
         (1, 'Refused', 'user', 'Give it a query that can be maintained: SELECT pgtrickle.alter_stream_table(%L, query => …).'),
+        (1, 'UnsuitableArguments', 'user', 'Give it a query that can be maintained: SELECT pgtrickle.alter_stream_table(%L, query => …).'),
+        (1, 'QueryTooLarge', 'user', 'Split the query, or raise max_plan_nodes: SELECT pgtrickle.alter_stream_table(%L, query => …).'),
+        (1, 'PlanningCrashed', 'performance', 'Make the query smaller with alter_stream_table, or give the applier more memory; then SELECT pgtrickle.resume_stream_table(%L).'),
         (1, 'BadSchedule', 'user', 'SELECT pgtrickle.alter_stream_table(%L, schedule => …), then resume_stream_table.'),
-        (1, 'SourcesElsewhere', 'schema', 'Create %s in the database of its sources, or write its query so that it can be maintained.'),
-        (1, 'StreamLost', 'infrastructure', 'Run pg-trickle-cdc resync. Each stream table is then repaired in place.'),
-        (2, error_class, 'infrastructure', 'SELECT pgtrickle.reinitialize_stream_table(%L).')
+        (1, 'MalformedTree', 'defect', 'Report it with the version of PostgreSQL and the query; another form of the query may do: SELECT pgtrickle.alter_stream_table(%L, query => …).'),
+        (1, 'UnexpectedFailure', 'defect', 'Report it with the stack in the log of the applier; SELECT pgtrickle.resume_stream_table(%L) tries again, as a whole.'),
+        (2, error_class, 'unknown', 'SELECT pgtrickle.reinitialize_stream_table(%L) computes it as a whole.')
     ) AS known(place, class, kind, remedy)
     WHERE known.class = error_class ORDER BY known.place LIMIT 1
 $$;
@@ -147,7 +174,8 @@ BEGIN
     WHERE w.blocked_reason IS NOT NULL;
     -- Earlier failures of refreshes; what became of them is not known.
     RETURN QUERY
-    SELECT h.end_time, 'user', h.refresh_reason, h.error_message, NULL::boolean, NULL::text
+    SELECT h.end_time, 'user', h.refresh_reason, h.error_message, NULL::boolean,
+           'It was tried again; nothing is to be done unless it is the present error too.'
     FROM pgtrickle.pgt_refresh_history h
     WHERE h.pgt_id = st.pgt_id AND h.status = 'FAILED' AND h.error_message IS DISTINCT FROM st.last_error_message
     ORDER BY h.refresh_id DESC LIMIT 5;

@@ -163,8 +163,9 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    INSERT INTO pgtrickle.pgt_dependency_facts AS f (pgt_id, facts) VALUES (stream_table, _store_facts.facts)
-    ON CONFLICT (pgt_id) DO UPDATE SET facts = excluded.facts, written_at = now();
+    INSERT INTO pgtrickle.pgt_dependency_facts AS f (pgt_id, facts, stored_in)
+    VALUES (stream_table, _store_facts.facts, pg_current_snapshot())
+    ON CONFLICT (pgt_id) DO UPDATE SET facts = excluded.facts, written_at = now(), stored_in = excluded.stored_in;
     DELETE FROM pgtrickle.pgt_dependency_objects o WHERE o.pgt_id = stream_table AND o.object_id <> ALL (objects);
     INSERT INTO pgtrickle.pgt_dependency_objects (object_id, pgt_id) SELECT unnest(objects), stream_table
     ON CONFLICT DO NOTHING;

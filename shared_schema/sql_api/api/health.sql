@@ -47,6 +47,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                    THEN format('old rows of later partitions are not complete in the log: SELECT pgtrickle.admit_partitions(%L)', c.oid::regclass)
                WHEN pgtrickle._setting('publication') NOT IN (SELECT p::text FROM pgtrickle._publications_of(s.source_relid) p)
                    THEN 'the table is not in publication ' || pgtrickle._setting('publication')
+               WHEN p.reason IS NOT NULL THEN 'its changes cannot be published: ' || p.reason
                WHEN r.slot_name IS NULL THEN 'there is no replication slot ' || pgtrickle._setting('slot') || ': is pg-trickle-cdc running?'
                WHEN r.wal_status = 'lost' THEN 'the slot is invalid: the server removed log that it needs'
                WHEN NOT r.active THEN 'no program reads the slot: is pg-trickle-cdc running?'
@@ -54,6 +55,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            END
     FROM sources s
     LEFT JOIN pg_class c ON c.oid = s.source_relid
+    LEFT JOIN pgtrickle.pgt_stopped_sources p USING (source_schema, source_name)
     LEFT JOIN pg_replication_slots r ON r.slot_name = pgtrickle._setting('slot') AND r.database = current_database()
     ORDER BY 1
 $$;
@@ -117,8 +119,8 @@ BEGIN
                  'committed: GRANT pg_read_all_stats to it'
         WHEN (SELECT count(*) FROM pg_event_trigger t WHERE t.evtname IN ('pgtrickle_ddl_end', 'pgtrickle_drop')
               AND t.evtenabled <> 'D') < 2
-            THEN 'there are no event triggers: DDL is noticed by comparison, and new partitions need ALTER TABLE … REPLICA '
-                 'IDENTITY FULL; a superuser may run pg-trickle-applier install to create them' END) AS d(finding);
+            THEN 'there are no event triggers: DDL is noticed by comparison, and new partitions need SELECT '
+                 'pgtrickle.admit_partitions(…); a superuser may run pg-trickle-applier install to create them' END) AS d(finding);
 END $$;
 COMMENT ON FUNCTION pgtrickle.health_check IS 'Return one line per check: severity OK, WARNING or ERROR, and what to do.';
 
@@ -173,7 +175,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            avg(date_part('epoch', h.end_time - h.start_time) * 1000),
            percentile_cont(0.95) WITHIN GROUP (ORDER BY date_part('epoch', h.end_time - h.start_time) * 1000),
            round(avg(h.rows_inserted + h.rows_deleted), 1)
-    FROM pgtrickle.pgt_stream_tables s LEFT JOIN pgtrickle.pgt_refresh_history h USING (pgt_id)
+    FROM pgtrickle.pgt_stream_tables s
+    LEFT JOIN pgtrickle.pgt_refresh_history h ON h.pgt_id = s.pgt_id AND h.action <> 'NO_DATA'
     GROUP BY s.pgt_id ORDER BY 1
 $$;
 COMMENT ON FUNCTION pgtrickle.refresh_efficiency IS 'Show how often each stream table changed, how many rows, and how long it took.';

@@ -114,7 +114,7 @@ END $$;
 -- Whether the rows of a stream table's sources that were published before its suspension cannot be relied on.
 CREATE OR REPLACE FUNCTION pgtrickle._needs_new_copies(error_code text) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(error_code IN ('SourceChanged', 'PublicationChanged', 'SourceRewritten', 'RowsUnknown'), false)
+    SELECT coalesce(error_code IN ('SourceChanged', 'PublicationChanged'), false)
 $$;
 
 -- Whether the topics, and so the traces, hold changes that the server does not have: no computation from them is right.
@@ -180,15 +180,14 @@ COMMENT ON FUNCTION pgtrickle.reinitialize_stream_table IS
 
 -- `pg-trickle-cdc resync` calls it before it drops the slot: every source is published and copied again, then every stream table
 -- is computed as a whole. `restored`: the other sinks hold rows of a history that the database no longer has.
+-- The consumer's role owns nothing here: it is granted this one function, which publishes and requests as the owner does. It
+-- runs no text of users.
 CREATE OR REPLACE FUNCTION pgtrickle.note_resync(cause text, restored boolean DEFAULT false) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET client_min_messages = warning AS $$
 DECLARE
     source  record;
     st      pgtrickle.pgt_stream_tables;
 BEGIN
-    IF NOT pg_has_role((SELECT n.nspowner FROM pg_namespace n WHERE n.nspname = 'pgtrickle'), 'USAGE') THEN
-        RAISE EXCEPTION 'must be owner of schema pgtrickle' USING ERRCODE = 'insufficient_privilege';
-    END IF;
     PERFORM pgtrickle._lock_definitions();
     FOR source IN SELECT DISTINCT d.source_relid FROM pgtrickle.pgt_dependencies d
                   JOIN pg_class c ON c.oid = d.source_relid WHERE d.source_type = 'TABLE' ORDER BY 1 LOOP
@@ -211,5 +210,6 @@ BEGIN
     END LOOP;
     RETURN (SELECT count(*) FROM pgtrickle.pgt_stream_tables s WHERE s.replaces IS NULL);
 END $$;
+REVOKE ALL ON FUNCTION pgtrickle.note_resync(text, boolean) FROM PUBLIC;
 COMMENT ON FUNCTION pgtrickle.note_resync IS
     'Publish and copy every source again, and compute every stream table as a whole; called by pg-trickle-cdc resync. Returns how many.';

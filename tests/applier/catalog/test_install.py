@@ -89,6 +89,7 @@ def test_every_function_pins_its_search_path_and_every_public_one_says_what_it_d
         ("_on_ddl_end", True),
         ("_on_drop", True),
         ("_signature", False),
+        ("note_resync", False),
     ]
 
 

@@ -78,6 +78,8 @@ def test_transparent(now: dict[str, Any]) -> None:
 def test_the_plan_alone_is_made_again(now: dict[str, Any], seen: str) -> None:
     found = verdict(now)
     assert isinstance(found, Replan) and not found.renamed and seen in found.seen[0]
+    # New columns are not read: nobody has to know.
+    assert found.is_noted is (seen == "altered")
 
 
 def test_a_constraint_that_is_gone() -> None:
@@ -91,7 +93,8 @@ def test_a_constraint_that_is_gone() -> None:
     [
         (relation(name="t2"), True, False),
         (relation([column(1, "id"), column(3, "v"), column(2, "w")]), True, False),  # two names swapped
-        (relation([column(1, "id"), column(2, "v", BIGINT, written="2"), column(3, "w")], storage=2), False, True),
+        (relation([column(1, "id"), column(2, "v", BIGINT, written="2"), column(3, "w")], storage=2), False, False),
+        (relation([column(1, "id"), column(2, "v", TEXT, written="2"), column(3, "w")], storage=2), False, True),
         (relation([column(1, "id"), column(2, "v", typmod=14, written="2"), column(3, "w")]), False, False),
         (relation([column(1, "id"), column(2, "v", written="2"), column(3, "w")], storage=2), False, True),
         (relation([column(1, "id"), column(2, "v", generated="e"), column(3, "w")]), False, True),
@@ -103,6 +106,14 @@ def test_all_of_it_is_computed(now: dict[str, Any], renamed: bool, changes_rows:
     found = verdict(now, {TableId("public", "other"): 9})
     assert isinstance(found, Recompute)
     assert (found.renamed, found.changes_rows) == (renamed, changes_rows)
+
+
+def test_a_type_that_is_rewritten_is_never_taken_for_the_same() -> None:
+    """The same plan gives other rows when USING gave the column other values; and later rows lack the old type."""
+    wider = verdict(relation([column(1, "id"), column(2, "v", BIGINT, written="2"), column(3, "w")], storage=2))
+    in_place = verdict(relation([column(1, "id"), column(2, "v", typmod=14, written="2"), column(3, "w")]))
+    assert isinstance(wider, Recompute) and wider.rewritten and wider.retyped == {5}
+    assert isinstance(in_place, Recompute) and not in_place.rewritten and in_place.retyped == {5}
 
 
 def test_suspended() -> None:
@@ -149,6 +160,10 @@ def test_labels_and_functions() -> None:
         (relation(storage=2), False),
         (relation([column(1, "id"), column(2, "v", written="2"), column(3, "w")]), False),
         (relation([column(1, "id"), column(2, "v", written="2"), column(3, "w")], storage=2), True),
+        (relation([column(1, "id"), column(2, "v", typmod=14, written="2"), column(3, "w")]), False),
+        (relation([column(1, "id"), column(2, "v", typmod=14, written="2"), column(3, "w")], storage=2), True),
+        # The trace keeps an int and a bigint apart.
+        (relation([column(1, "id"), column(2, "v", BIGINT, written="2"), column(3, "w")], storage=2), False),
         (relation([column(1, "id"), column(3, "v"), column(2, "w")]), True),
         (relation([column(1, "id"), column(2, "v"), column(4, "w")]), True),
         (relation([column(1, "id"), column(2, "v"), column(4, "x")]), False),

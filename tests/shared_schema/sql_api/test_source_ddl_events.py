@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import psycopg
@@ -24,16 +25,18 @@ def db(database: str) -> Iterator[Connection]:
         install_catalog(connection)
         connection.execute("CREATE TABLE parts (id int, v int) PARTITION BY LIST (id)")
         connection.execute("CREATE TABLE part1 PARTITION OF parts FOR VALUES IN (1)")
-        connection.execute("CREATE TABLE other (id int)")
+        connection.execute("CREATE TABLE other (id int); CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE SCHEMA away")
+        connection.execute("CREATE TABLE away.felt (id int PRIMARY KEY, m mood)")
         connection.execute("CREATE FUNCTION twice(v int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 2'")
         connection.execute("CREATE VIEW seen AS SELECT id, twice(v) AS v FROM parts")
         connection.execute("SELECT pgtrickle.create_stream_table('st', 'SELECT v, count(*) AS n FROM seen GROUP BY v')")
+        connection.execute("SELECT pgtrickle.create_stream_table('moods', 'SELECT m, id FROM away.felt')")
         planned, opened = Database(database), Database(database)
         catalog = Catalog(planned)
-        (row,) = catalog.stream_tables.all()
-        table = StreamTablePlanner(opened, catalog, Thresholds(4, 5))(row)
-        assert table.facts is not None
-        catalog.dependencies.store(row.pgt_id, table.facts)
+        for row in catalog.stream_tables.all():
+            table = StreamTablePlanner(opened, catalog, Thresholds(4, 5))(row)
+            assert table.facts is not None
+            catalog.dependencies.store(row.pgt_id, table.facts)
         planned.close()
         opened.close()
         yield connection
@@ -53,6 +56,9 @@ def test_ddl_leaves_a_message_in_its_transaction(db: Connection) -> None:
         # It may have been a partition of which nobody knew yet.
         ("DROP TABLE other", True),
         ("CREATE TEMP TABLE fourth (id int); DROP TABLE fourth", False),
+        ("ALTER TYPE mood ADD VALUE 'glad'", True),
+        ("ALTER SCHEMA away RENAME TO far", True),
+        ("ALTER PUBLICATION pg_trickle DROP TABLE far.felt", True),
     ):
         db.execute(statement.encode())
         found = db.execute(
@@ -107,20 +113,72 @@ def test_ddl_on_sources_can_be_refused(db: Connection) -> None:
         "DROP VIEW seen",
         "CREATE OR REPLACE FUNCTION twice(v int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 3 * $1'",
         "DROP TABLE part1",
+        "ALTER TABLE parts RENAME v TO w",
+        "ALTER TABLE parts RENAME TO parts2",
+        "ALTER VIEW seen RENAME TO looked_at",
+        "ALTER TYPE mood RENAME VALUE 'sad' TO 'blue'",
+        "ALTER TYPE mood ADD VALUE 'glad'",
+        "ALTER TYPE mood RENAME TO temper",
+        "ALTER SCHEMA away RENAME TO far",
+        "ALTER TABLE away.felt SET SCHEMA public",
+        "ALTER PUBLICATION pg_trickle DROP TABLE away.felt",
+        "ALTER PUBLICATION pg_trickle SET TABLE other",
+        "ALTER PUBLICATION pg_trickle SET (publish = 'insert')",
+        "ALTER PUBLICATION pg_trickle SET (publish_via_partition_root = true)",
+        "DROP PUBLICATION pg_trickle",
     ):
         with pytest.raises(errors.ObjectInUse, match="stream tables read what it alters"):
             db.execute(statement.encode())
     db.execute("ALTER TABLE other ADD COLUMN w int; CREATE TABLE part2 PARTITION OF parts FOR VALUES IN (2)")
     db.execute("COMMENT ON TABLE parts IS 'x'; CREATE INDEX ON parts (v); GRANT SELECT ON parts TO PUBLIC")
     db.execute("SELECT pgtrickle.create_stream_table('st2', 'SELECT id FROM parts')")
+    db.execute("ALTER PUBLICATION pg_trickle ADD TABLE other; ALTER PUBLICATION pg_trickle DROP TABLE other")
+    db.execute("CREATE SCHEMA empty; ALTER SCHEMA empty RENAME TO still_empty; CREATE PUBLICATION mine FOR TABLE other")
+    db.execute("ALTER PUBLICATION mine SET (publish = 'insert'); DROP PUBLICATION mine")
     db.execute("SELECT pgtrickle.drop_stream_table('st'); SELECT pgtrickle.drop_stream_table('st2')")
     db.execute("DROP VIEW seen; DROP TABLE parts")
+
+
+def test_what_was_done_is_kept_for_the_error(db: Connection) -> None:
+    """Only DDL after the facts were stored, with the role that was set."""
+    (st,) = db.execute("SELECT pgt_id FROM pgtrickle.pgt_stream_tables WHERE pgt_name = 'moods'").fetchall()
+    since = "SELECT pgtrickle._ddl_since(%s)"
+    assert db.execute(since, st).fetchone() == (None,)
+    db.execute("ALTER TABLE parts ADD COLUMN x int; COMMENT ON TABLE away.felt IS 'x'")
+    assert db.execute(since, st).fetchone() == (None,)
+    db.execute("CREATE ROLE app_owner SUPERUSER; SET ROLE app_owner")
+    db.execute("ALTER TABLE away.felt ADD COLUMN x int")
+    db.execute("RESET ROLE; DROP ROLE app_owner")
+    (seen,) = db.execute(since, st).fetchall()
+    assert re.fullmatch(r"ALTER TABLE by app_owner at [0-9A-F]+/[0-9A-F]+", str(seen[0])), seen
+    db.execute("SELECT pgtrickle._store_facts(%s, '{}', ARRAY['away.felt'::regclass::oid])", st)
+    assert db.execute(since, st).fetchone() == (None,)
+    db.execute("ALTER TABLE away.felt DROP COLUMN x")
+    assert "ALTER TABLE by" in str(db.execute(since, st).fetchone())
 
 
 def test_ddl_never_fails_because_of_us(db: Connection) -> None:
     db.execute("ALTER TABLE pgtrickle.pgt_dependency_objects RENAME TO hidden")
     db.execute("ALTER TABLE parts ADD COLUMN w int; DROP TABLE other")
     db.execute("ALTER TABLE pgtrickle.hidden RENAME TO pgt_dependency_objects")
+    # Not even when it cannot be found out whether DDL is to be refused: then it is let through.
+    for blocks in ("false", "true"):
+        db.execute("SELECT pgtrickle.set_setting('block_source_ddl', %s)", (blocks,))
+        with db.transaction():
+            db.execute("ALTER TABLE pgtrickle.pgt_settings RENAME TO hidden")
+            db.execute("ALTER TABLE parts ALTER COLUMN w TYPE bigint; ALTER PUBLICATION pg_trickle DROP TABLE parts")
+            db.execute("ALTER PUBLICATION pg_trickle ADD TABLE parts")
+            db.execute("ALTER TABLE pgtrickle.hidden RENAME TO pgt_settings")
+    db.execute("SELECT pgtrickle.set_setting('block_source_ddl', 'false')")
+    # A partition that cannot be completed does not keep the news from being written.
+    db.execute(
+        "CREATE OR REPLACE FUNCTION pgtrickle._complete_leaves(touched oid[]) RETURNS void LANGUAGE plpgsql SET"
+        " search_path = pg_catalog, pg_temp AS $$ BEGIN RAISE EXCEPTION 'no'; END $$"
+    )
+    noted = b"SELECT count(*) FROM pgtrickle.pgt_source_ddl"
+    before = db.execute(noted).fetchone()
+    db.execute("ALTER TABLE parts ADD COLUMN y int")
+    assert db.execute(noted).fetchone() != before
     # An upgrade replaces the functions while the event triggers are there.
     assert install_catalog(db) == []
     assert db.execute("SELECT count(*) FROM pg_event_trigger WHERE evtname LIKE 'pgtrickle%'").fetchone() == (2,)
