@@ -139,6 +139,9 @@ class ServerHistory:
         """Compare the stored frontiers of all stream tables with the log, and with those that were committed before."""
         if self._server is None or self.frontiers is None or self.loss is not None or self.progress() is None:
             return
+        if any(row.lsn > self._server.log_end for row in rows):
+            # A query that PostgreSQL ran may have been written since the look, at a position after it.
+            self._server = self.frontiers.server() or self._server
         found = find_step_back(self._server, rows, self._seen)
         if found is not None and (any(row.lsn > self._server.log_end for row in rows) or self.frontiers.are_durable):
             self._note(found)
