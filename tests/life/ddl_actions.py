@@ -436,7 +436,7 @@ def change_collation(catalog: Catalog) -> str | None:
         return None
     # Where the server has ICU or other locales, half of the time one whose order is really another one.
     others = catalog.names(
-        "SELECT format('pg_catalog.%%I', collname) FROM pg_collation WHERE collnamespace = 'pg_catalog'::regnamespace"
+        "SELECT format('pg_catalog.%I', collname) FROM pg_collation WHERE collnamespace = 'pg_catalog'::regnamespace"
         " AND (collprovider = 'i' AND collname IN ('unicode', 'en-x-icu') OR collprovider = 'c' AND collname ~"
         " '^(en|de)_.*utf-?8$') ORDER BY 1 LIMIT 2"
     )
@@ -489,7 +489,7 @@ def set_schema(catalog: Catalog) -> str | None:
     found = catalog.some(ALL)
     if found is None:
         return None
-    other = catalog.names("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'elsewhere%%' LIMIT 1")
+    other = catalog.names("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'elsewhere%' LIMIT 1")
     return f"ALTER TABLE {found[1]} SET SCHEMA {other[0] if found[1].startswith('world.') and other else 'world'}"
 
 
