@@ -14,6 +14,8 @@ FUZZ_SEED ?= $(shell date +%s)
 
 ROUNDS ?= 20
 STEPS ?= 2000
+MAJOR ?= 18
+OPTIONS ?=
 SEED ?= $(shell date +%s)
 WORKLOAD ?= small
 MINUTES ?= 30
@@ -49,9 +51,9 @@ fuzz: ## compare every function with PostgreSQL for longer, with new random valu
 	@FUZZ_SEED=$(FUZZ_SEED) FUZZ_ROWS=3000 FUZZ_RAISING=6 FUZZ_TIMEOUT=7200 \
 	  $(BIN)/python -m pytest -q tests/applier/functions
 
-fuzz-ddl: ## STEPS random changes of tables, partitions, views, types and rows: each stream table equals PostgreSQL or says why not
+fuzz-ddl: ## STEPS random changes of tables, partitions, views, types and rows on PostgreSQL MAJOR: each stream table equals its query or says why not (SEED repeats a run, OPTIONS=--no-event-triggers)
 	$(SETUP)
-	@$(BIN)/python -m tests.life.ddl_fuzz --seed $(SEED) --steps $(STEPS)
+	@$(BIN)/python -m tests.life.ddl_fuzz --seed $(SEED) --steps $(STEPS) --major $(MAJOR) $(OPTIONS)
 
 corpus: ## compare every accepted query of the corpus with PostgreSQL 16 and 18 on SEEDS data sets
 	$(SETUP)

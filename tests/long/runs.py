@@ -97,11 +97,15 @@ RUNS = (
     *(
         Run(
             f"ddl-{seed}",
-            (sys.executable, "-m", "tests.life.ddl_fuzz", "--seed", str(seed), "--major", str(major)),
-            f"2000 random changes of schema and rows on PostgreSQL {major}, no silent difference",
+            (sys.executable, "-m", "tests.life.ddl_fuzz", "--seed", str(seed), "--major", str(major), *options),
+            f"2000 steps of random changes of schema and rows on PostgreSQL {major}{said}, no silent difference",
             240,
         )
-        for seed, major in ((1, 18), (2, 16), (3, 18))
+        for seed, major, options, said in (
+            (1, 18, (), ""),
+            (2, 16, (), ""),
+            (3, 18, ("--no-event-triggers",), " without event triggers"),
+        )
     ),
     Run(
         "workloads",

@@ -90,7 +90,8 @@ BEGIN
     PERFORM FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id FOR UPDATE;
     DELETE FROM pgtrickle.pgt_alterations a WHERE a.pgt_id = st.pgt_id;
     PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.replaces = st.pgt_id;
-    IF canonical = st.defining_query THEN
+    -- The same text may return other columns, when those of a source have other types.
+    IF canonical = st.defining_query AND same THEN
         EXECUTE format('DROP VIEW %s', view_oid::regclass);
         RETURN 'no-op';
     END IF;
