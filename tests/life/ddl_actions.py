@@ -404,7 +404,6 @@ def rewrite_under_the_same_type(catalog: Catalog) -> str | None:
 
 @action(
     "a column becomes wider, the result does not",
-    f"a column becomes wider, the result does not{EVOLVED}",
     "the type of a result column changes",
     f"the type of a result column changes{EVOLVED}",
     weight=0.5,
