@@ -25,7 +25,9 @@ from applier.refresh.captured_sources import CapturedSources
 from applier.refresh.evolution import Recompute, Replan, Suspend, Transparent, Verdict, judge
 from applier.refresh.plan_stream_table import StreamTablePlanner, text_digest
 from applier.refresh.plans import StreamTablePlans
+from applier.refresh.refresh import Refresh
 from applier.refresh.server_history import ServerHistory
+from applier.refresh.strategy import RefreshMethod
 from applier.refresh.stream_tables import RefusedRow
 from shared_schema.dependency_facts import DependencyFacts, read_facts
 from shared_schema.errors import TrickleError
@@ -60,6 +62,8 @@ class Vouch:
     """The stream tables that were compared with `_present` and found unchanged."""
     _committing: list[SessionAtWork] = field(default_factory=list)
     _frontier: Lsn = ORIGIN
+    _begun: dict[int, str] = field(default_factory=dict)
+    """The digest of what each query rested on when PostgreSQL began to run it."""
     has_waiting: bool = False
     """Whether a stream table waits for a commit that is under way: it ends soon."""
 
@@ -134,6 +138,39 @@ class Vouch:
             self.has_waiting = True
             return False
         return self.sources.are_current(facts, self._frontier)
+
+    def begin(self, refreshes: Sequence[Refresh]) -> None:
+        """Note what the queries rest on that PostgreSQL is about to run.
+
+        It reads them at a position after the frontier, with the catalog of that moment.
+        """
+        for refresh in refreshes:
+            if refresh.strategy.method is RefreshMethod.IN_POSTGRES:
+                objects = ids_of([refresh.table.facts or NOTHING])
+                self._begun[refresh.table.id] = self.catalog.dependencies.digest(objects)
+
+    def confirms(self, refresh: Refresh) -> bool:
+        """Whether the rows of a finished refresh may be shown at their position; the last look was after its end.
+
+        A query that PostgreSQL ran is not, unless nothing that it rests on was altered from its planning until now. It
+        is run again, or suspended.
+        """
+        begun = self._begun.pop(refresh.table.id, None)
+        if self.has_lost_history:
+            return False
+        if refresh.strategy.method is not RefreshMethod.IN_POSTGRES:
+            return True
+        facts = refresh.table.facts or NOTHING
+        objects = ids_of([facts])
+        if (
+            isinstance(self._judge(refresh.row, facts, facts.of_now(self._present)), Transparent)
+            and not any(session.concerns(objects.all) for session in self._committing)
+            and self.catalog.dependencies.digest(objects) == begun
+        ):
+            return True
+        log.info("what a query reads was altered while it ran", extra={"table": str(refresh.table)})
+        self.has_waiting = True
+        return False
 
     def _find_commits(self, objects: frozenset[int]) -> list[SessionAtWork]:
         store = self.catalog.dependencies

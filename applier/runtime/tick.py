@@ -6,8 +6,8 @@ Protocol here; the parts themselves are in `refresh/`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol, assert_never
@@ -49,6 +49,12 @@ class VouchPort(Protocol):
 
     def vouches(self, row: StreamTableRow, table: StreamTable) -> bool:
         """Whether the plan and the rows that it reads are those of the frontier."""
+
+    def begin(self, refreshes: Sequence[Refresh]) -> None:
+        """Note what the queries rest on that PostgreSQL is about to run: they choose a later position themselves."""
+
+    def confirms(self, refresh: Refresh) -> bool:
+        """Whether the rows of a finished refresh may be shown at their position; asked after a later look."""
 
 
 class AlterationsPort(Protocol):
@@ -148,14 +154,13 @@ def run_tick(
 ) -> Lsn:
     """Advance every due stream table to one frontier; return it. Safe to repeat after a failure."""
     frontier = intake.advance()  # rows are complete up to here, and in the traces
-    vouch.look(frontier)  # only now: what was committed before the frontier is seen
-    now = datetime.now(UTC)
     finished = computer.take_finished()  # long refreshes of earlier ticks
+    with _closing(finished):
+        vouch.look(frontier)  # only now: what was committed before the frontier, or before a refresh finished, is seen
+        may_show = [vouch.confirms(result.refresh) for result in finished]
+    now = datetime.now(UTC)
     write = partial(_write, tables=tables, planner=planner, writer=writer, failures=failures)
-    if vouch.has_lost_history:
-        _discard(finished)
-    else:
-        write(finished)
+    write(_keep(finished, may_show))
     rows = alterations.carry_out(frontier, waits=vouch.is_unsettled)
     for pgt_id in tables.forget_dropped([] if vouch.has_lost_history else rows):
         writer.forget(pgt_id)
@@ -175,16 +180,31 @@ def run_tick(
                 writer.catch_up(row, table)
             if tables.is_due(row, table, frontier, now, ignore_schedules=ignore_schedules):
                 refreshes.append(planner.plan(row, table, frontier, now))
+    vouch.begin(refreshes)
     write(computer.compute(refreshes))
     writer.publish()  # the topic at once, Delta now and then, both in the background
     return frontier
 
 
-def _discard(results: Iterable[RefreshResult]) -> None:
-    """Close the leases of results that are not written."""
-    for result in results:
-        with result:
-            pass
+@contextmanager
+def _closing(results: Iterable[RefreshResult]) -> Iterator[None]:
+    """Close the leases of results that nobody will write, because the block raised."""
+    with ExitStack() as on_failure:
+        for result in results:
+            on_failure.enter_context(result)
+        yield
+        on_failure.pop_all()
+
+
+def _keep(results: Sequence[RefreshResult], may_show: Sequence[bool]) -> list[RefreshResult]:
+    """Return the results that may be shown; close the leases of the others."""
+    kept: list[RefreshResult] = []
+    for result, is_confirmed in zip(results, may_show, strict=True):
+        if is_confirmed:
+            kept.append(result)
+        else:
+            result.close()
+    return kept
 
 
 def _write(
