@@ -155,7 +155,6 @@ class Vouch:
         A query that PostgreSQL ran is not, unless nothing that it rests on was altered from its planning until now. It
         is run again, or suspended.
         """
-        begun = self._begun.pop(refresh.table.id, None)
         if self.has_lost_history:
             return False
         if refresh.strategy.method is not RefreshMethod.IN_POSTGRES:
@@ -165,7 +164,7 @@ class Vouch:
         if (
             isinstance(self._judge(refresh.row, facts, facts.of_now(self._present)), Transparent)
             and not any(session.concerns(objects.all) for session in self._committing)
-            and self.catalog.dependencies.digest(objects) == begun
+            and self.catalog.dependencies.digest(objects) == self._begun.get(refresh.table.id)
         ):
             return True
         log.info("what a query reads was altered while it ran", extra={"table": str(refresh.table)})
@@ -343,3 +342,4 @@ class Vouch:
         for pgt_id in self._known.keys() - existing:
             del self._known[pgt_id]
             self._tables.pop(pgt_id, None)
+            self._begun.pop(pgt_id, None)

@@ -6,8 +6,8 @@ Protocol here; the parts themselves are in `refresh/`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Container, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol, assert_never
@@ -95,8 +95,11 @@ class PlannerPort(Protocol):
 class ComputerPort(Protocol):
     """Computes the rows of refreshes."""
 
-    def take_finished(self) -> list[RefreshResult]:
+    def find_finished(self) -> list[Refresh]:
         """Return the long refreshes of earlier ticks that have finished."""
+
+    def take_finished(self, refreshes: Sequence[Refresh]) -> list[RefreshResult]:
+        """Return the results of these."""
 
     def is_running(self, table_id: int) -> bool:
         """Whether a long refresh of the stream table is running or waits to be written."""
@@ -154,13 +157,12 @@ def run_tick(
 ) -> Lsn:
     """Advance every due stream table to one frontier; return it. Safe to repeat after a failure."""
     frontier = intake.advance()  # rows are complete up to here, and in the traces
-    finished = computer.take_finished()  # long refreshes of earlier ticks
-    with _closing(finished):
-        vouch.look(frontier)  # only now: what was committed before the frontier, or before a refresh finished, is seen
-        may_show = [vouch.confirms(result.refresh) for result in finished]
+    finished = computer.find_finished()  # long refreshes of earlier ticks
+    vouch.look(frontier)  # only now: what was committed before the frontier, or before a refresh finished, is seen
+    confirmed = {refresh.table.id for refresh in finished if vouch.confirms(refresh)}
     now = datetime.now(UTC)
     write = partial(_write, tables=tables, planner=planner, writer=writer, failures=failures)
-    write(_keep(finished, may_show))
+    write(_keep(computer.take_finished(finished), confirmed))
     rows = alterations.carry_out(frontier, waits=vouch.is_unsettled)
     for pgt_id in tables.forget_dropped([] if vouch.has_lost_history else rows):
         writer.forget(pgt_id)
@@ -186,21 +188,11 @@ def run_tick(
     return frontier
 
 
-@contextmanager
-def _closing(results: Iterable[RefreshResult]) -> Iterator[None]:
-    """Close the leases of results that nobody will write, because the block raised."""
-    with ExitStack() as on_failure:
-        for result in results:
-            on_failure.enter_context(result)
-        yield
-        on_failure.pop_all()
-
-
-def _keep(results: Sequence[RefreshResult], may_show: Sequence[bool]) -> list[RefreshResult]:
+def _keep(results: Iterable[RefreshResult], confirmed: Container[int]) -> list[RefreshResult]:
     """Return the results that may be shown; close the leases of the others."""
     kept: list[RefreshResult] = []
-    for result, is_confirmed in zip(results, may_show, strict=True):
-        if is_confirmed:
+    for result in results:
+        if result.refresh.table.id in confirmed:
             kept.append(result)
         else:
             result.close()
