@@ -41,12 +41,28 @@ class ColumnFact:
 
 
 @dataclass(frozen=True, slots=True)
+class LeafFact:
+    """A partition, at any depth.
+
+    `attached` is a digest of its bound and of the transactions that attached it; `expressions` changes whenever the
+    expression of one of its own generated columns is written, None where it was not recorded.
+    """
+
+    oid: int
+    storage: int
+    replica_identity: str
+    kind: str
+    persistence: str
+    attached: str
+    expressions: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RelationFact:
     """A table, a view or a stream table.
 
-    `storage` is the relfilenode; `rule` a digest of a view's query; `leaves` the partitions at any depth with storage,
-    replica identity, kind, persistence and a digest of bound and attachment; `enums` the labels of its columns' enums
-    by object id.
+    `storage` is the relfilenode; `rule` a digest of a view's query; `enums` the labels of all enums in its columns by
+    object id, at any depth of the types; `composites` the attributes of the composite types in its columns likewise.
     """
 
     table: TableId
@@ -60,11 +76,12 @@ class RelationFact:
     rule: str | None
     options: str
     keys: str | None
-    leaves: tuple[tuple[int, int, str, str, str, str], ...]
+    leaves: tuple[LeafFact, ...]
     publication_problem: str | None
     memberships: frozenset[str]
     enums: frozenset[tuple[int, str]]
     columns: tuple[ColumnFact, ...]
+    composites: frozenset[tuple[int, tuple[tuple[int, int, int], ...]]] = frozenset()
 
     def column(self, number: int) -> ColumnFact | None:
         """Return the column with this attribute number; None when it was dropped."""
@@ -77,13 +94,19 @@ class RelationFact:
 
 @dataclass(frozen=True, slots=True)
 class TypeFact:
-    """A type of a user: labels of an enum in their order, base of a domain, columns of a composite type."""
+    """A type of a user: labels of an enum in their order, base of a domain, columns of a composite type.
+
+    `relation` is that of a composite type: a table's own one for the type of its rows. `parts` are the types of users
+    that it is made of, at any depth, with itself.
+    """
 
     table: TableId
     kind: str
     base: tuple[int, int]
     labels: tuple[tuple[int, str], ...]
     columns: tuple[tuple[str, int, int], ...]
+    relation: int = 0
+    parts: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +166,9 @@ class DependencyFacts:
         return replace(self, used=used, tree=tree, text=text, source=source)
 
     def with_types(self, oids: Collection[int]) -> DependencyFacts:
-        """Return the facts with these types only."""
-        return read_facts({**self.source, "types": _only(self.source.get("types", {}), oids)})
+        """Return the facts with these types only, and what they are made of."""
+        parts = {part for oid in oids if oid in self.types for part in (oid, *self.types[oid].parts)}
+        return read_facts({**self.source, "types": _only(self.source.get("types", {}), parts)})
 
     def with_text(self, text: str) -> DependencyFacts:
         """Return the facts for another text of the same query."""
@@ -184,11 +208,15 @@ def read_relation(fact: Mapping[str, Any]) -> RelationFact:
         rule=fact["rule"],
         options=fact["options"],
         keys=fact["keys"],
-        leaves=tuple(sorted((int(oid), *leaf) for oid, leaf in leaves.items())),
+        leaves=tuple(sorted((LeafFact(int(oid), *leaf) for oid, leaf in leaves.items()), key=lambda leaf: leaf.oid)),
         publication_problem=fact["publication_problem"],
         memberships=frozenset(fact["memberships"] or ()),
         enums=frozenset((int(oid), label) for oid, label in fact["enums"].items()),
         columns=tuple(ColumnFact(*column) for column in fact["columns"]),
+        composites=frozenset(
+            (int(oid), tuple((number, kind, typmod) for number, kind, typmod in attributes or ()))
+            for oid, attributes in fact.get("composites", {}).items()
+        ),
     )
 
 
@@ -199,6 +227,8 @@ def _read_type(fact: Mapping[str, Any]) -> TypeFact:
         (fact["base"], fact["typmod"]),
         tuple((oid, label) for oid, label in fact["labels"] or ()),
         tuple((name, kind, typmod) for name, kind, typmod in fact["columns"] or ()),
+        fact.get("relation", 0),
+        frozenset(fact.get("parts") or ()),
     )
 
 

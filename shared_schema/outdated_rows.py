@@ -1,8 +1,8 @@
 """The facts of a table when its rows were copied and the present ones in; whether the rows changed behind the log, out.
 
 A copy knows columns by name and type. Rows change without change rows when a column is rewritten, when another one has
-its name, and when a label of an enum is renamed. VACUUM FULL, CLUSTER and TRUNCATE write other files and change no row
-that the log does not have. Pure.
+its name, when a label of an enum is renamed, and when a composite type has other attributes. VACUUM FULL, CLUSTER and
+TRUNCATE write other files and change no row that the log does not have. Pure.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ def outdated_rows(old: RelationFact, new: RelationFact, in_trace: Collection[str
     for oid, label in sorted(old.enums):
         if labels.get(oid, label) != label:
             return f"the label {label} of an enum in {new.table} is now {labels[oid]}"
+    composites = dict(new.composites)
+    if any(composites.get(oid, attributes) != attributes for oid, attributes in old.composites):
+        return f"a composite type in {new.table} has other attributes"
     return None
 
 
@@ -46,7 +49,7 @@ def _are_told_apart(was: ColumnFact, now: ColumnFact) -> bool:
 
 def is_rewritten(old: RelationFact, new: RelationFact, was: ColumnFact, now: ColumnFact) -> bool:
     """Whether the values of a column may have changed in all rows without change rows in the log."""
-    if was.generated != now.generated:
+    if was.generated != now.generated or (now.generated is not None and _has_new_expressions(old, new)):
         return True
     if was.has_missing and not now.has_missing and was.default is not None and was.default == now.default:
         # Any rewrite puts the default into old rows. ALTER COLUMN … TYPE would also have written the default anew.
@@ -56,6 +59,12 @@ def is_rewritten(old: RelationFact, new: RelationFact, was: ColumnFact, now: Col
 
 def has_new_storage(old: RelationFact, new: RelationFact) -> bool:
     """Whether the rows were written to other files; VACUUM FULL, CLUSTER and TRUNCATE do that too."""
-    before = {0: old.storage, **{leaf[0]: leaf[1] for leaf in old.leaves}}
-    after = {0: new.storage, **{leaf[0]: leaf[1] for leaf in new.leaves}}
+    before = {0: old.storage, **{leaf.oid: leaf.storage for leaf in old.leaves}}
+    after = {0: new.storage, **{leaf.oid: leaf.storage for leaf in new.leaves}}
     return any(before[oid] != after[oid] for oid in before.keys() & after.keys())
+
+
+def _has_new_expressions(old: RelationFact, new: RelationFact) -> bool:
+    """Whether a partition computes its generated columns by other expressions than before."""
+    before = {leaf.oid: leaf.expressions for leaf in old.leaves if leaf.expressions is not None}
+    return any(before.get(leaf.oid, leaf.expressions) != leaf.expressions for leaf in new.leaves)

@@ -42,7 +42,7 @@ SELECT concat_ws(' ',
     (SELECT sum(hashint8extended((h.inhparent::int8 << 32) + h.inhrelid::int8, h.xmin::text::int8)) FROM pg_inherits h
      WHERE h.inhparent = ANY (%(stored)s::int8[]::oid[])),
     (SELECT sum(hashint8extended((p.oid::int8 << 32) + p.xmin::text::int8, 4)) FROM pg_publication_rel p
-     WHERE p.prrelid = ANY (%(relations)s::int8[]::oid[])),
+     WHERE p.prrelid = ANY (%(stored)s::int8[]::oid[])),
     (SELECT sum(hashint8extended((p.oid::int8 << 32) + p.xmin::text::int8, 5)) FROM pg_publication p),
     (SELECT sum(hashint8extended((n.oid::int8 << 32) + n.xmin::text::int8, 6)) FROM pg_namespace n
      WHERE n.oid IN (SELECT relnamespace FROM relations)),
@@ -50,6 +50,9 @@ SELECT concat_ws(' ',
      WHERE t.oid = ANY (%(types)s::int8[]::oid[])),
     (SELECT sum(hashint8extended((e.oid::int8 << 32) + e.xmin::text::int8, 8)) FROM pg_enum e
      WHERE e.enumtypid = ANY (%(types)s::int8[]::oid[])),
+    (SELECT sum(hashint8extended((a.attrelid::int8 << 32) + a.xmin::text::int8, a.attnum)) FROM pg_type t
+     JOIN pg_attribute a ON a.attrelid = t.typrelid AND a.attnum > 0
+     WHERE t.oid = ANY (%(types)s::int8[]::oid[]) AND t.typtype = 'c'),
     (SELECT sum(hashint8extended((f.oid::int8 << 32) + f.xmin::text::int8, 9)) FROM pg_proc f
      WHERE f.oid = ANY (%(functions)s::int8[]::oid[])),
     (SELECT sum(hashint8extended((r.source_relid::int8 << 32) + r.epoch, 10)) FROM pgtrickle.pgt_recaptures r))
@@ -124,7 +127,7 @@ def ids_of(facts: Iterable[DependencyFacts]) -> ObjectIds:
         frozenset(relid for f in found for relid in f.relations),
         frozenset(oid for f in found for oid in f.types),
         frozenset(oid for f in found for oid in f.functions),
-        frozenset(leaf[0] for f in found for relation in f.relations.values() for leaf in relation.leaves),
+        frozenset(leaf.oid for f in found for relation in f.relations.values() for leaf in relation.leaves),
     )
 
 

@@ -23,14 +23,15 @@ import psycopg
 
 from applier.catalog.alterations import PendingAlterations
 from applier.catalog.catalog import Catalog
-from applier.catalog.dependencies import DependencyStore
+from applier.catalog.dependencies import DependencyStore, ids_of
 from applier.catalog.history import RefreshExecution
 from applier.catalog.stream_tables import Status, StreamTableRow
 from applier.errors import SourceBusy, Superseded, TargetError, TargetLocked
 from applier.plan.nodes import StreamPlan
-from applier.plan.stream_table import StreamTable
+from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.captured_sources import CapturedSources
 from applier.refresh.computer import Computer
+from applier.refresh.evolution import Transparent, judge
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.refresh import RefreshRows
 from applier.refresh.strategy import RefreshMethod
@@ -123,11 +124,14 @@ class Alterations:
             return
         # After the transaction has ended: only then other sessions see the tables of a staged difference.
         with ExitStack() as leases:
+            run_by_postgres = [table for _, table in planned.values() if isinstance(table.plan, PostgresQuery)]
+            begun = self._digest(run_by_postgres)
             changes = [
                 leases.enter_context(self._compute_change(row, other, planned[other.pgt_id][1], frontier))
                 for other in group
                 if other.lsn
             ]
+            self._check_unaltered(run_by_postgres, begun)
             self._write_changes(leases, planned[row.pgt_id][0], [table for _, table in planned.values()], changes)
         for adopted, table in planned.values():
             self.computer.forget(table.id)
@@ -137,6 +141,23 @@ class Alterations:
             # Its readers may be written with * too.
             self.planner.newly_planned.add(table.id)
             log.info("stream table has a new query", extra={"table": str(table), "pgt_id": table.id})
+
+    def _digest(self, tables: list[StreamTable]) -> str:
+        objects = ids_of(table.facts for table in tables if table.facts is not None)
+        return self.catalog.dependencies.digest(objects) if tables else ""
+
+    def _check_unaltered(self, run_by_postgres: list[StreamTable], begun: str) -> None:
+        """Raise Superseded when what the new queries read was altered since they were planned.
+
+        PostgreSQL runs queries at a later position than the frontier, with the catalog of that moment.
+        """
+        for table in run_by_postgres:
+            if (facts := table.facts) is not None:
+                present = facts.of_now(self.catalog.dependencies.read(ids_of([facts])))
+                if not isinstance(judge(facts, present, {}, table.table), Transparent):
+                    raise Superseded("what the new query reads was altered meanwhile")
+        if self._digest(run_by_postgres) != begun:
+            raise Superseded("what the new query reads was altered meanwhile")
 
     def _compute_change(self, cause: StreamTableRow, row: StreamTableRow, new: StreamTable, frontier: Lsn) -> _Change:
         """Compute the rows of the new query; first its sinks catch up with PostgreSQL, while the old query is known.

@@ -60,9 +60,13 @@ class Computer:
 
     # -- the refreshes of a tick ----------------------------------------------------------------------------------
 
-    def take_finished(self) -> list[RefreshResult]:
+    def find_finished(self) -> list[Refresh]:
         """Return the long refreshes of earlier ticks that have finished."""
-        return self.long_refreshes.take_finished()
+        return self.long_refreshes.find_finished()
+
+    def take_finished(self, refreshes: Sequence[Refresh]) -> list[RefreshResult]:
+        """Return the results of these."""
+        return self.long_refreshes.take_finished(refreshes)
 
     def is_running(self, table_id: int) -> bool:
         """Whether a long refresh of the stream table is running or waits to be written."""

@@ -104,7 +104,7 @@ def judge(old: DependencyFacts, new: DependencyFacts, owners: Mapping[TableId, i
 
 def is_tree_changed(old: RelationFact, new: RelationFact) -> bool:
     """Whether partitions came, went or were attached anew; their storage may change by a VACUUM FULL."""
-    return [(leaf[0], leaf[5]) for leaf in old.leaves] != [(leaf[0], leaf[5]) for leaf in new.leaves]
+    return [(leaf.oid, leaf.attached) for leaf in old.leaves] != [(leaf.oid, leaf.attached) for leaf in new.leaves]
 
 
 def _relations(
@@ -177,7 +177,7 @@ def _admission(relation: RelationFact) -> tuple[object, ...]:
         relation.has_children,
         relation.keys,
         relation.options if relation.kind == "v" else "",
-        any(leaf[3] == "f" or leaf[4] != "p" for leaf in relation.leaves),
+        any(leaf.kind == "f" or leaf.persistence != "p" for leaf in relation.leaves),
     )
 
 
@@ -196,7 +196,11 @@ def _types(old: DependencyFacts, new: DependencyFacts) -> Iterator[_Seen]:
                 yield _Seen(text, whole=True, relabelled=True)
         if [oid for oid, _ in was.labels] != [oid for oid, _ in now.labels]:
             yield _Seen(f"{now.table} has new labels")
-        if (was.base, was.columns) != (now.base, now.columns):
+        kinds, present = ([kind for _, *kind in of.columns] for of in (was, now))
+        if kinds != present and was.relation not in old.relations:
+            # Rows that exist have the new attributes, as NULL, and lack the dropped ones: PostgreSQL follows by itself.
+            yield _Seen(f"composite type {now.table} has other attributes", whole=True, relabelled=True)
+        elif (was.base, was.columns) != (now.base, now.columns):
             yield _Seen(f"type {now.table} was altered", whole=True, changes_rows=True)
 
 

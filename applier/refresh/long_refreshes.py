@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -56,10 +56,13 @@ class LongRefreshes:
             running.refresh.strategy.method is not RefreshMethod.IN_POSTGRES for running in list(self._running.values())
         )
 
-    def take_finished(self) -> list[RefreshResult]:
-        """Remove and return the finished refreshes; one that raised is a result too, whose outcome is the error."""
-        finished = [table_id for table_id, running in self._running.items() if running.future.done()]
-        return [_take_result(self._running.pop(table_id)) for table_id in finished]
+    def find_finished(self) -> list[Refresh]:
+        """Return the refreshes that wait to be written."""
+        return [running.refresh for running in self._running.values() if running.future.done()]
+
+    def take_finished(self, refreshes: Iterable[Refresh]) -> list[RefreshResult]:
+        """Remove finished refreshes and return their results; one that raised is a result too: the error."""
+        return [_take_result(self._running.pop(refresh.table.id)) for refresh in refreshes]
 
     def stop(self) -> None:
         """Wait for the running refreshes; their rows are not written: the next start computes them again."""

@@ -197,10 +197,8 @@ def dependency_ids(analyzed: AnalyzedQuery) -> ObjectIds:
     """Return everything that a query rests on: relations, types of their columns and functions, at any depth."""
     catalog = analyzed.catalog
     relations = {oid for oid, info in catalog.relations.items() if info.table.schema not in SYSTEM_SCHEMAS}
-    of_columns = {column.type.oid for oid in relations for column in catalog.relations[oid].columns}
-    types = {oid for oid in of_columns if oid >= FIRST_USER_OID and oid in catalog.objects.types}
-    types |= {info.base for oid, info in catalog.objects.types.items() if oid in types}
-    types |= {oid for oid, info in catalog.objects.types.items() if info.array in types or str(oid) in analyzed.tree}
+    types = {column.type.oid for oid in relations for column in catalog.relations[oid].columns}
+    types |= {oid for oid in catalog.objects.types if str(oid) in analyzed.tree}
     return ObjectIds(
         frozenset(relations),
         frozenset(oid for oid in types if oid >= FIRST_USER_OID),
@@ -217,16 +215,12 @@ def _used_columns(plan: StreamPlan, analyzed: AnalyzedQuery) -> dict[int, frozen
 
 
 def _used_types(analyzed: AnalyzedQuery, used: dict[int, frozenset[int]]) -> set[int]:
-    """Return the types of the columns that a plan reads and those that the query names, with what they are made of."""
+    """Return the types of the columns that a plan reads, and those that the query names."""
     catalog = analyzed.catalog
     of_columns = {
         c.type.oid for relid, read in used.items() for c in catalog.relations[relid].columns if c.number in read
     }
-    types = catalog.objects.types
-    of_columns |= {types[oid].base for oid in of_columns if oid in types}
-    return {
-        oid for oid, info in types.items() if oid in of_columns or info.array in of_columns or str(oid) in analyzed.tree
-    }
+    return of_columns | {oid for oid in catalog.objects.types if str(oid) in analyzed.tree}
 
 
 def _facts_of_plan(

@@ -25,7 +25,9 @@ from applier.refresh.captured_sources import CapturedSources
 from applier.refresh.evolution import Recompute, Replan, Suspend, Transparent, Verdict, judge
 from applier.refresh.plan_stream_table import StreamTablePlanner, text_digest
 from applier.refresh.plans import StreamTablePlans
+from applier.refresh.refresh import Refresh
 from applier.refresh.server_history import ServerHistory
+from applier.refresh.strategy import RefreshMethod
 from applier.refresh.stream_tables import RefusedRow
 from applier.unexpected import to_own_error
 from shared_schema.dependency_facts import DependencyFacts, read_facts
@@ -66,6 +68,8 @@ class Vouch:
     _altered: set[int] = field(default_factory=set)
     """The stream tables whose query is about to be another one."""
     _frontier: Lsn = ORIGIN
+    _begun: dict[int, str] = field(default_factory=dict)
+    """The digest of what each query rested on when PostgreSQL began to run it."""
     has_waiting: bool = False
     """Whether a stream table waits for a commit that is under way: it ends soon."""
 
@@ -145,6 +149,38 @@ class Vouch:
                 self.has_waiting = True
                 return False
         return self.sources.are_current(facts, self._frontier)
+
+    def begin(self, refreshes: Sequence[Refresh]) -> None:
+        """Note what the queries rest on that PostgreSQL is about to run.
+
+        It reads them at a position after the frontier, with the catalog of that moment.
+        """
+        for refresh in refreshes:
+            if refresh.strategy.method is RefreshMethod.IN_POSTGRES:
+                objects = ids_of([refresh.table.facts or NOTHING])
+                self._begun[refresh.table.id] = self.catalog.dependencies.digest(objects)
+
+    def confirms(self, refresh: Refresh) -> bool:
+        """Whether the rows of a finished refresh may be shown at their position; the last look was after its end.
+
+        A query that PostgreSQL ran is not, unless nothing that it rests on was altered from its planning until now. It
+        is run again, or suspended.
+        """
+        if self.has_lost_history:
+            return False
+        if refresh.strategy.method is not RefreshMethod.IN_POSTGRES:
+            return True
+        facts = refresh.table.facts or NOTHING
+        objects = ids_of([facts])
+        if (
+            isinstance(self._judge(refresh.row, facts, facts.of_now(self._present)), Transparent)
+            and not any(session.concerns(objects.all) for session in self._committing)
+            and self.catalog.dependencies.digest(objects) == self._begun.get(refresh.table.id)
+        ):
+            return True
+        log.info("what a query reads was altered while it ran", extra={"table": str(refresh.table)})
+        self.has_waiting = True
+        return False
 
     def _find_objects(self) -> ObjectIds:
         """Return the objects of all facts: those that are stored, and those of plans that are not accepted yet."""
@@ -375,3 +411,4 @@ class Vouch:
         for pgt_id in self._known.keys() - existing:
             del self._known[pgt_id]
             self._tables.pop(pgt_id, None)
+            self._begun.pop(pgt_id, None)

@@ -6,7 +6,7 @@ Protocol here; the parts themselves are in `refresh/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -51,6 +51,12 @@ class VouchPort(Protocol):
     def vouches(self, row: StreamTableRow, table: StreamTable) -> bool:
         """Whether the plan and the rows that it reads are those of the frontier."""
 
+    def begin(self, refreshes: Sequence[Refresh]) -> None:
+        """Note what the queries rest on that PostgreSQL is about to run: they choose a later position themselves."""
+
+    def confirms(self, refresh: Refresh) -> bool:
+        """Whether the rows of a finished refresh may be shown at their position; asked after a later look."""
+
 
 class AlterationsPort(Protocol):
     """New queries of existing stream tables."""
@@ -90,8 +96,11 @@ class PlannerPort(Protocol):
 class ComputerPort(Protocol):
     """Computes the rows of refreshes."""
 
-    def take_finished(self) -> list[RefreshResult]:
+    def find_finished(self) -> list[Refresh]:
         """Return the long refreshes of earlier ticks that have finished."""
+
+    def take_finished(self, refreshes: Sequence[Refresh]) -> list[RefreshResult]:
+        """Return the results of these."""
 
     def is_running(self, table_id: int) -> bool:
         """Whether a long refresh of the stream table is running or waits to be written."""
@@ -162,16 +171,14 @@ def run_tick(
 ) -> Lsn:
     """Advance every due stream table to one frontier; return it. Safe to repeat after a failure."""
     frontier = intake.advance()  # rows are complete up to here, and in the traces
-    vouch.look(frontier)  # only now: what was committed before the frontier is seen
+    finished = computer.find_finished()  # long refreshes of earlier ticks
+    vouch.look(frontier)  # only now: what was committed before the frontier, or before a refresh finished, is seen
+    confirmed = {refresh.table.id for refresh in finished if vouch.confirms(refresh)}
     now = datetime.now(UTC)
     # What was written beside the earlier ticks, then the long refreshes of earlier ticks.
     _conclude(writer.take_written(), tables=tables, planner=planner, writer=writer, failures=failures)
-    finished = computer.take_finished()
     write = partial(_write, vouch=vouch, tables=tables, planner=planner, writer=writer, failures=failures)
-    if vouch.has_lost_history:
-        _discard(finished)
-    else:
-        write(finished)
+    write(_keep(computer.take_finished(finished), confirmed))
     rows = alterations.carry_out(frontier, waits=vouch.is_unsettled)
     for pgt_id in tables.forget_dropped([] if vouch.has_lost_history else rows):
         writer.forget(pgt_id)
@@ -195,16 +202,21 @@ def run_tick(
                 writer.catch_up(row, table)
             if tables.is_due(row, table, frontier, now, ignore_schedules=ignore_schedules):
                 refreshes.append(planner.plan(row, table, frontier, now))
+    vouch.begin(refreshes)
     write(computer.compute(refreshes))
     writer.publish()  # the topic at once, Delta now and then, both in the background
     return frontier
 
 
-def _discard(results: Iterable[RefreshResult]) -> None:
-    """Close the leases of results that are not written."""
+def _keep(results: Iterable[RefreshResult], confirmed: Container[int]) -> list[RefreshResult]:
+    """Return the results that may be shown; close the leases of the others."""
+    kept: list[RefreshResult] = []
     for result in results:
-        with result:
-            pass
+        if result.refresh.table.id in confirmed:
+            kept.append(result)
+        else:
+            result.close()
+    return kept
 
 
 def _conclude(

@@ -7,13 +7,14 @@ compared here: nobody else can see their catalog.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import psycopg
 
 from cdc_consumer.wal.catalog import Connection, PublishedTable
 from cdc_consumer.wal.diagnosis import diagnose_exception
-from shared_schema.dependency_facts import ColumnFact, RelationFact
+from shared_schema.dependency_facts import ColumnFact, LeafFact, RelationFact
 from shared_schema.outdated_rows import outdated_rows
 from shared_schema.progress import Capture
 from shared_schema.table_schema import TableId
@@ -30,6 +31,25 @@ WITH RECURSIVE tree (root, relid) AS (
     JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = m.tablename
     JOIN tree t ON t.relid = c.oid
     WHERE p.pubname = ANY (%(publications)s)
+), restricted AS MATERIALIZED (
+    -- A leaf that is published by itself has a row filter and a column list of its own.
+    SELECT t.root, min(format('a %%s for partition %%s', CASE WHEN to_jsonb(r) ->> 'prqual' IS NOT NULL
+                              THEN 'row filter' ELSE 'column list' END, t.relid::regclass)) AS by
+    FROM tree t JOIN pg_publication_rel r ON r.prrelid = t.relid AND t.relid <> t.root
+    JOIN pg_publication p ON p.oid = r.prpubid AND p.pubname = ANY (%(publications)s)
+    WHERE to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL GROUP BY t.root
+), parts (root, type) AS (
+    -- The types of columns and all that they are made of.
+    SELECT a.attrelid, a.atttypid FROM pg_attribute a
+    WHERE a.attrelid = ANY (%(relids)s::int8[]::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
+  UNION
+    SELECT p.root, x.oid FROM parts p JOIN pg_type t ON t.oid = p.type CROSS JOIN LATERAL (
+        SELECT t.typbasetype UNION ALL SELECT t.typelem
+        UNION ALL SELECT a.atttypid FROM pg_attribute a
+                  WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+        UNION ALL SELECT r.rngsubtype FROM pg_range r WHERE t.typtype = 'r' AND r.rngtypid = t.oid
+        UNION ALL SELECT r.rngtypid FROM pg_range r WHERE t.typtype = 'm' AND r.rngmultitypid = t.oid) AS x (oid)
+    WHERE x.oid >= 16384
 )
 SELECT c.oid::int8, json_build_object(
     'storage', (SELECT json_object_agg(l.oid::text, l.relfilenode::int8 ORDER BY l.oid) FROM tree t
@@ -42,12 +62,20 @@ SELECT c.oid::int8, json_build_object(
         (SELECT format('%%s %%s', f.oid, f.xmin) FROM pg_attrdef f WHERE f.adrelid = c.oid AND f.adnum = a.attnum),
         a.atthasmissing) ORDER BY a.attnum)
         FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
-    'enums', (SELECT json_object_agg(e.oid::text, e.label ORDER BY e.oid) FROM (
-        SELECT DISTINCT x.oid, x.enumlabel AS label
-        FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-        LEFT JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.typelem END
-        JOIN pg_enum x ON x.enumtypid IN (t.oid, b.oid, b.typelem)
-        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384) e),
+    'expressions', (SELECT json_object_agg(l.relid::text, l.written) FROM (
+        SELECT t.relid, string_agg(format('%%s %%s %%s', f.adnum, f.oid, f.xmin), ',' ORDER BY f.adnum) AS written
+        FROM tree t JOIN pg_attrdef f ON f.adrelid = t.relid
+        JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum AND a.attgenerated <> ''
+        WHERE t.root = c.oid AND t.relid <> c.oid GROUP BY t.relid ORDER BY t.relid) l),
+    'enums', (SELECT json_object_agg(x.oid::text, x.enumlabel ORDER BY x.oid)
+              FROM parts p JOIN pg_enum x ON x.enumtypid = p.type WHERE p.root = c.oid),
+    'composites', (SELECT json_object_agg(t.oid::text, (
+        SELECT json_agg(json_build_array(a.attnum, a.atttypid::int8, a.atttypmod) ORDER BY a.attnum)
+        FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) ORDER BY t.oid)
+        FROM parts p JOIN pg_type t ON t.oid = p.type AND t.typtype = 'c' WHERE p.root = c.oid),
+    'restricted', (SELECT r.by FROM restricted r WHERE r.root = c.oid),
+    'via_root', c.relkind = 'p' AND EXISTS (SELECT FROM members m JOIN pg_publication p ON p.oid = m.publication
+                                            WHERE m.root = c.oid AND p.pubviaroot),
     'actions', (SELECT concat_ws(', ', CASE WHEN bool_or(p.pubinsert) THEN 'insert' END,
         CASE WHEN bool_or(p.pubupdate) THEN 'update' END, CASE WHEN bool_or(p.pubdelete) THEN 'delete' END,
         CASE WHEN bool_or(p.pubtruncate) THEN 'truncate' END)
@@ -101,6 +129,9 @@ def find_difference(table: TableId, old: str, new: str) -> str | None:
     was, now = json.loads(old), json.loads(new)
     if was["actions"] != now["actions"]:
         return f"the publications stream {now['actions'] or 'nothing'} of {table}, not {was['actions'] or 'nothing'}"
+    # Facts of earlier versions do not have them.
+    if any(was.get(key, now[key]) != now[key] for key in ("restricted", "via_root")):
+        return f"the publications stream partitions of {table} in another way"
     return outdated_rows(_relation(table, was), _relation(table, now), ())
 
 
@@ -115,13 +146,16 @@ def find_left_out(published: PublishedTable, facts: str) -> str:
         return "the publications have a row filter for it"
     if left:
         return f"the publications have a column list for it without {', '.join(left)}"
+    if restricted := described.get("restricted"):
+        return f"the publications have {restricted}"
+    if described.get("via_root"):
+        return "a publication publishes it via the root"
     if described["actions"] != ALL_ACTIONS:
         return f"the publications stream only {described['actions'] or 'nothing'}"
     return ""
 
 
-def _relation(table: TableId, facts: Mapping[str, object]) -> RelationFact:
-    storage = {int(oid): int(node) for oid, node in dict(facts["storage"] or {}).items()}  # type: ignore[call-overload]
+def _relation(table: TableId, facts: Mapping[str, Any]) -> RelationFact:
     return RelationFact(
         table=table,
         kind="r",
@@ -134,14 +168,26 @@ def _relation(table: TableId, facts: Mapping[str, object]) -> RelationFact:
         rule=None,
         options="",
         keys=None,
-        leaves=tuple((oid, node, "", "", "", "") for oid, node in sorted(storage.items())),
+        leaves=tuple(
+            LeafFact(int(oid), int(node), "", "", "", "", _expressions(facts, oid))
+            for oid, node in sorted((facts["storage"] or {}).items())
+        ),
         publication_problem=None,
         memberships=frozenset(),
-        enums=frozenset((int(oid), str(label)) for oid, label in dict(facts["enums"] or {}).items()),  # type: ignore[call-overload]
-        columns=tuple(_column(c) for c in facts["columns"] or ()),  # type: ignore[attr-defined]
+        enums=frozenset((int(oid), str(label)) for oid, label in (facts["enums"] or {}).items()),
+        columns=tuple(_column(c) for c in facts["columns"] or ()),
+        composites=frozenset(
+            (int(oid), tuple((number, kind, typmod) for number, kind, typmod in attributes or ()))
+            for oid, attributes in (facts.get("composites") or {}).items()
+        ),
     )
 
 
-def _column(fields: list[object]) -> ColumnFact:
+def _expressions(facts: Mapping[str, Any], leaf: str) -> str | None:
+    """Return when the expressions of a leaf's generated columns were written; None in facts of earlier versions."""
+    return (facts["expressions"] or {}).get(leaf, "") if "expressions" in facts else None
+
+
+def _column(fields: Sequence[Any]) -> ColumnFact:
     number, name, type_oid, typmod, generated, written, default, has_missing = fields
-    return ColumnFact(number, name, type_oid, typmod, 0, False, generated, written, default, has_missing)  # type: ignore[arg-type]
+    return ColumnFact(number, name, type_oid, typmod, 0, False, generated, written, default, has_missing)

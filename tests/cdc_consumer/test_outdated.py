@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cdc_consumer.wal.table_facts import find_difference, read_table_facts
+from cdc_consumer.wal.catalog import published_tables
+from cdc_consumer.wal.table_facts import find_difference, find_left_out, read_table_facts
 from shared_schema.table_schema import TableId
 from tests.cdc_consumer.conftest import MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, check, until
@@ -53,6 +54,58 @@ def test_only_ddl_that_changes_rows_counts(db: Connection, ddl: str, changes_row
         db.execute(statement.encode())
     after = read_table_facts(db, ["pg_trickle"], [relid])[relid]
     assert (find_difference(T, before, after) is not None) is changes_rows
+
+
+NESTED = """
+CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE DOMAIN inner_mood AS mood; CREATE DOMAIN outer_mood AS inner_mood;
+CREATE TYPE pair AS (a int, m mood); CREATE TYPE moods AS RANGE (subtype = mood);
+CREATE TABLE t (id int, d outer_mood, p pair[], r moods, g int GENERATED ALWAYS AS (id * 2) STORED)
+    PARTITION BY RANGE (id);
+CREATE TABLE leaf PARTITION OF t FOR VALUES FROM (0) TO (10);
+CREATE TABLE leaf2 PARTITION OF t FOR VALUES FROM (10) TO (20);
+CREATE TABLE plain (id int PRIMARY KEY, {column});
+ALTER PUBLICATION pg_trickle ADD TABLE t, plain
+"""
+
+
+@pytest.mark.parametrize("column", ["v outer_mood", "v pair", "v pair[]", "v moods"])
+def test_an_enum_at_any_depth_of_a_type(db: Connection, column: str) -> None:
+    db.execute(NESTED.format(column=column).encode())
+    relid = db.execute("SELECT 'plain'::regclass::oid::int8").fetchall()[0][0]
+    facts = [read_table_facts(db, ["pg_trickle"], [relid])[relid]]
+    for ddl in ("ALTER TYPE mood ADD VALUE 'more'", "ALTER TYPE mood RENAME VALUE 'sad' TO 'low'"):
+        db.execute(ddl.encode())
+        facts.append(read_table_facts(db, ["pg_trickle"], [relid])[relid])
+    assert find_difference(T, facts[0], facts[1]) is None
+    assert "label sad" in str(find_difference(T, facts[1], facts[2]))
+
+
+@pytest.mark.parametrize(
+    ("ddl", "problem", "since"),
+    [
+        ("ALTER TYPE pair ADD ATTRIBUTE b int", "other attributes", 16),
+        ("ALTER TYPE pair RENAME ATTRIBUTE a TO b", None, 16),
+        ("ALTER TABLE leaf ALTER g SET EXPRESSION AS (id * 3)", "g of public.t was rewritten", 17),
+        ("VACUUM FULL leaf", None, 14),
+        ("ALTER PUBLICATION pg_trickle ADD TABLE leaf WHERE (id > 3)", "in another way", 15),
+        ("ALTER PUBLICATION pg_trickle ADD TABLE leaf2 (id)", "in another way", 15),
+        ("ALTER PUBLICATION pg_trickle ADD TABLE leaf2", None, 14),
+        ("ALTER PUBLICATION pg_trickle SET (publish_via_partition_root = true)", "in another way", 14),
+    ],
+)
+def test_types_and_leaves(db: Connection, ddl: str, problem: str | None, since: int) -> None:
+    if db.info.server_version < since * 10_000:
+        pytest.skip(f"since version {since}")
+    db.execute(NESTED.format(column="v int").encode())
+    relid = db.execute("SELECT 't'::regclass::oid::int8").fetchall()[0][0]
+    before = read_table_facts(db, ["pg_trickle"], [relid])[relid]
+    db.execute(ddl.encode())
+    after = read_table_facts(db, ["pg_trickle"], [relid])[relid]
+    found = find_difference(T, before, after)
+    assert found is None if problem is None else problem in str(found)
+    (published,) = (p for p in published_tables(db, ("pg_trickle",)) if p.table == T)
+    assert find_left_out(published, before) == ""
+    assert bool(find_left_out(published, after)) is ("PUBLICATION" in ddl and problem is not None)
 
 
 def test_rows_that_changed_behind_the_log_are_copied_again(make_consumer: MakeConsumer, db: Connection) -> None:

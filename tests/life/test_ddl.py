@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import psycopg
 import pytest
@@ -272,6 +273,99 @@ def test_labels_of_an_enum(db: Connection, stack: Stack) -> None:
     db.execute("ALTER TYPE mood ADD VALUE 'great'")
     db.execute("INSERT INTO moods VALUES (100, 'great')")
     assert_equal(db, "by_mood", "best")
+
+
+def test_types_inside_of_types(db: Connection, stack: Stack) -> None:
+    """A label of an enum inside a composite type, a range and a domain of a domain; attributes; ALTER DOMAIN."""
+    db.execute("CREATE TYPE hue AS ENUM ('red', 'blue'); CREATE DOMAIN hue1 AS hue; CREATE DOMAIN hue2 AS hue1")
+    db.execute("CREATE TYPE spot AS (x int, h hue); CREATE TYPE hues AS RANGE (subtype = hue)")
+    db.execute("CREATE TABLE painted (id int PRIMARY KEY, d hue2, s spot, r hues)")
+    db.execute(
+        "INSERT INTO painted"
+        " SELECT i, 'red', ROW(i, 'red')::spot, hues('red', 'blue', '[]') FROM generate_series(1, 9) i"
+    )
+    create(db, "of_painted", "SELECT id, d, s, r FROM painted")
+    create(db, "of_keys", "SELECT count(*) AS n FROM painted")
+    assert_equal(db, "of_painted", "of_keys")
+    db.execute("ALTER TYPE hue RENAME VALUE 'red' TO 'crimson'; DELETE FROM painted WHERE id = 1")
+    assert_equal(db, "of_painted", "of_keys")
+    db.execute("ALTER TYPE spot ADD ATTRIBUTE y int; DELETE FROM painted WHERE id = 2")
+    db.execute("INSERT INTO painted VALUES (20, 'blue', ROW(1, 'blue', 2)::spot, 'empty')")
+    assert_equal(db, "of_painted", "of_keys")
+    seen = " ".join(history(db, "of_painted"))
+    assert "label red of public.hue is now crimson" in seen and "public.spot has other attributes" in seen
+    expected = oracle.query_result(db, "of_painted")
+    oracle.eventually(
+        lambda: oracle.assert_same(expected, oracle.in_delta(stack.addresses.delta_root, "of_painted"), "")
+    )
+    for statement in (
+        "ALTER DOMAIN hue1 SET DEFAULT 'blue'",
+        "ALTER DOMAIN hue2 ADD CHECK (value IS NOT NULL)",
+        "ALTER TYPE hue ADD VALUE 'green'",
+        "INSERT INTO painted VALUES (21, 'green', ROW(1, 'green', 2)::spot, '[green,green]')",
+    ):
+        db.execute(statement.encode())
+    assert_equal(db, "of_painted", "of_keys")
+
+
+def test_one_leaf_is_written_anew(db: Connection) -> None:
+    """VACUUM FULL and CLUSTER of a leaf change no row; another expression of its generated column does."""
+    db.execute(
+        "CREATE TABLE cut (id int PRIMARY KEY, g int GENERATED ALWAYS AS (id * 2) STORED) PARTITION BY RANGE (id)"
+    )
+    db.execute("CREATE TABLE cut1 PARTITION OF cut FOR VALUES FROM (0) TO (10)")
+    db.execute("CREATE TABLE cut2 PARTITION OF cut FOR VALUES FROM (10) TO (20)")
+    db.execute("INSERT INTO cut VALUES (1), (2), (11)")
+    if db.info.server_version < 180_000:
+        pytest.skip("generated columns are streamed since version 18")
+    create(db, "of_cut", "SELECT id, g FROM cut")
+    create(db, "of_cut_ids", "SELECT id FROM cut")
+    assert_equal(db, "of_cut", "of_cut_ids")
+    for statement in ("VACUUM FULL cut1", "CLUSTER cut2 USING cut2_pkey", "INSERT INTO cut VALUES (3)"):
+        db.execute(statement.encode())
+        assert_equal(db, "of_cut", "of_cut_ids")
+    assert history(db, "of_cut") == []
+    db.execute("ALTER TABLE cut1 ALTER COLUMN g SET EXPRESSION AS (id * 3)")
+    assert_suspended(db, "of_cut", "g of public.cut was rewritten")
+    assert_equal(db, "of_cut_ids")
+    repair(db, "of_cut")
+    db.execute("INSERT INTO cut VALUES (4), (14)")
+    assert_equal(db, "of_cut", "of_cut_ids")
+
+
+@pytest.mark.skipif(not os.environ.get("PG_TRICKLE_LONG_TESTS"), reason="restarts the applier: PG_TRICKLE_LONG_TESTS")
+@pytest.mark.parametrize("part", ["applier", "cdc"])
+def test_ddl_and_rows_while_a_program_is_down(db: Connection, stack: Stack, part: str) -> None:
+    """A view is replaced, a column rewritten, another one renamed, with rows around them: equal or marked then."""
+    db.execute("DROP TABLE IF EXISTS unwatched, shaded CASCADE; DROP TYPE IF EXISTS shade")
+    db.execute("CREATE TYPE shade AS ENUM ('dark', 'light'); CREATE TABLE shaded (id int PRIMARY KEY, s shade)")
+    db.execute("CREATE TABLE unwatched (id int PRIMARY KEY, v int, w int)")
+    db.execute(
+        "INSERT INTO unwatched SELECT i, i, i FROM generate_series(1, 9) i; INSERT INTO shaded VALUES (1, 'dark')"
+    )
+    db.execute("CREATE VIEW in_sight AS SELECT id, w FROM unwatched WHERE w > 3")
+    create(db, "by_view", "SELECT id, w FROM in_sight")
+    create(db, "by_sum", "SELECT sum(v) AS s FROM unwatched")
+    create(db, "by_name", "SELECT id, w FROM unwatched")
+    create(db, "by_shade", "SELECT id, s FROM shaded")
+    assert_equal(db, "by_view", "by_sum", "by_name", "by_shade")
+    stack.kill(part)
+    try:
+        db.execute("INSERT INTO unwatched VALUES (10, 10, 10)")
+        db.execute("CREATE OR REPLACE VIEW in_sight AS SELECT id, w FROM unwatched WHERE w > 5")
+        db.execute("UPDATE unwatched SET v = v + 1, w = w + 1 WHERE id < 4")
+        db.execute("ALTER TABLE unwatched ALTER COLUMN v TYPE int USING v + 100")
+        db.execute("ALTER TABLE unwatched RENAME COLUMN w TO z; DELETE FROM unwatched WHERE id = 1")
+        db.execute("ALTER TYPE shade RENAME VALUE 'dark' TO 'black'; INSERT INTO shaded VALUES (2, 'black')")
+    finally:
+        stack.restart(part)
+    assert_suspended(db, "by_view", "view public.in_sight was replaced")
+    assert_suspended(db, "by_sum", "v of public.unwatched was rewritten")
+    db.execute("INSERT INTO unwatched VALUES (11, 11, 11)")
+    assert_equal(db, "by_name", "by_shade")
+    for name in ("by_view", "by_sum"):
+        repair(db, name)
+    assert_equal(db, "by_view", "by_sum", "by_name", "by_shade")
 
 
 def test_what_is_transparent(db: Connection) -> None:

@@ -29,6 +29,46 @@ def test_a_source_that_is_published_in_part_is_refused(db: Connection) -> None:
         db.execute("DROP TABLE parted")
 
 
+def test_a_leaf_that_is_published_in_part(db: Connection) -> None:
+    """A leaf that is published by itself has a row filter and a column list of its own, whatever its root has."""
+    name = publication(db)
+    db.execute("CREATE TABLE sliced (id int PRIMARY KEY, v int) PARTITION BY RANGE (id)")
+    db.execute("CREATE TABLE slice1 PARTITION OF sliced FOR VALUES FROM (0) TO (10)")
+    db.execute("CREATE TABLE slice2 PARTITION OF sliced FOR VALUES FROM (10) TO (20)")
+    db.execute("INSERT INTO sliced VALUES (1, 1), (11, 11)")
+    db.execute(f"ALTER PUBLICATION {name} ADD TABLE slice1 WHERE (id > 3)".encode())
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match=r"row filter for partition public\.slice1"):
+        create(db, "of_sliced", "SELECT id, v FROM sliced")
+    db.execute(f"ALTER PUBLICATION {name} DROP TABLE slice1".encode())
+    create(db, "of_sliced", "SELECT id, v FROM sliced")
+    assert_equal(db, "of_sliced")
+    db.execute(f"ALTER PUBLICATION {name} ADD TABLE slice1 WHERE (id > 3)".encode())
+    db.execute("INSERT INTO sliced VALUES (2, 2)")
+    assert_suspended(db, "of_sliced", "row filter for partition public.slice1")
+    db.execute(f"ALTER PUBLICATION {name} DROP TABLE slice1".encode())
+    db.execute("SELECT pgtrickle.resume_stream_table('of_sliced')")
+    assert_equal(db, "of_sliced")
+
+
+@pytest.mark.parametrize("entry", ["narrowed WHERE (id > 3)", "narrowed (id)"])
+def test_a_filter_or_list_that_comes_later(db: Connection, entry: str) -> None:
+    name = publication(db)
+    db.execute("DROP TABLE IF EXISTS narrowed; CREATE TABLE narrowed (id int PRIMARY KEY, v int)")
+    db.execute("INSERT INTO narrowed VALUES (1, 1)")
+    create(db, "of_narrowed", "SELECT id, v FROM narrowed")
+    assert_equal(db, "of_narrowed")
+    with db.transaction():
+        db.execute(f"ALTER PUBLICATION {name} DROP TABLE narrowed".encode())
+        db.execute(f"ALTER PUBLICATION {name} ADD TABLE {entry}".encode())
+    db.execute("INSERT INTO narrowed VALUES (2, 2)")
+    assert_suspended(db, "of_narrowed", "row filter for it|column list for it")
+    with db.transaction():
+        db.execute(f"ALTER PUBLICATION {name} DROP TABLE narrowed".encode())
+        db.execute(f"ALTER PUBLICATION {name} ADD TABLE narrowed".encode())
+    db.execute("SELECT pgtrickle.resume_stream_table('of_narrowed')")
+    assert_equal(db, "of_narrowed")
+
+
 def test_a_source_that_leaves_the_publication(db: Connection) -> None:
     name = publication(db)
     db.execute("CREATE TABLE pushed_out (id int PRIMARY KEY); INSERT INTO pushed_out VALUES (1)")

@@ -116,6 +116,8 @@ BEGIN
         RAISE EXCEPTION 'not all changes of table % would be in the stream: %', source::regclass, left_out
             USING HINT = CASE WHEN left_out LIKE '% streams only %'
                          THEN format('ALTER PUBLICATION %I SET (publish = ''insert, update, delete, truncate'').', pub)
+                         WHEN left_out LIKE '% for partition %'
+                         THEN format('ALTER PUBLICATION %I DROP TABLE the partition: it is published with %s.', pub, source::regclass)
                          ELSE format('ALTER PUBLICATION %I DROP TABLE %s: it is then added as a whole.', pub, source::regclass) END,
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;

@@ -38,6 +38,33 @@ BEGIN
     END IF;
 END $$;
 
+-- Per partitioned table, what the publications leave out of single leaf partitions. A leaf has its own row filter and column
+-- list where leaves are published by themselves, whatever its root has.
+CREATE OR REPLACE FUNCTION pgtrickle._leaf_problems(relations oid[]) RETURNS TABLE (relid oid, problem text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE tree(root, relid) AS (
+        SELECT c.oid, c.oid FROM pg_class c WHERE c.oid = ANY (relations) AND c.relkind = 'p'
+      UNION
+        SELECT t.root, i.inhrelid FROM tree t JOIN pg_inherits i ON i.inhparent = t.relid AND NOT i.inhdetachpending
+    ), restricted AS MATERIALIZED (
+        SELECT t.root, t.relid, p.pubname::text AS publication,
+               CASE WHEN to_jsonb(r) ->> 'prqual' IS NOT NULL THEN 'row filter' ELSE 'column list' END AS has
+        FROM tree t JOIN pg_publication_rel r ON r.prrelid = t.relid AND t.relid <> t.root
+        JOIN pg_publication p ON p.oid = r.prpubid
+        WHERE to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL
+    ), memberships AS MATERIALIZED (
+        SELECT m.relid, m.publication
+        FROM pgtrickle._memberships(ARRAY(SELECT DISTINCT r.root FROM restricted r)) m
+    )
+    SELECT r.root, min(format('publication %s has a %s for partition %s', r.publication, r.has, r.relid::regclass))
+    FROM restricted r
+    WHERE r.publication IN (SELECT btrim(n) FROM unnest(string_to_array(pgtrickle._setting('publications'), ',')) n)
+      -- Another publication may have all of it.
+      AND NOT EXISTS (SELECT FROM memberships m WHERE m.relid = r.root AND NOT EXISTS (
+                          SELECT FROM restricted o WHERE o.relid = r.relid AND o.publication = m.publication))
+    GROUP BY r.root
+$$;
+
 -- Per table its memberships, and why the publications do not stream every change of it; NULL where they do.
 CREATE OR REPLACE FUNCTION pgtrickle._publication_facts(relations oid[])
 RETURNS TABLE (relid oid, memberships jsonb, problem text)
@@ -45,13 +72,39 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT u.oid, coalesce(jsonb_agg(m.entry ORDER BY m.entry) FILTER (WHERE m.entry IS NOT NULL), '[]'),
         CASE
             WHEN count(m.entry) = 0 THEN format('it is not in publication %s', (SELECT pgtrickle._setting('publications')))
+            WHEN bool_or(p.pubviaroot AND c.relkind = 'p')
+                THEN format('publication %s publishes it via the root',
+                            min(m.publication) FILTER (WHERE p.pubviaroot))
             WHEN bool_and(m.row_filter) THEN format('publication %s has a row filter for it', min(m.publication))
             WHEN bool_and(m.column_list) THEN format('publication %s has a column list for it', min(m.publication))
             WHEN NOT string_to_array(string_agg(m.publishes, ', '), ', ') @> '{insert,update,delete,truncate}'
                 THEN format('publication %s streams only %s', min(m.publication),
-                            coalesce(nullif(min(m.publishes), ''), 'nothing')) END
-    FROM unnest(relations) AS u (oid) LEFT JOIN pgtrickle._memberships(relations) m ON m.relid = u.oid
+                            coalesce(nullif(min(m.publishes), ''), 'nothing'))
+            ELSE min(l.problem) END
+    FROM unnest(relations) AS u (oid)
+    LEFT JOIN pg_class c ON c.oid = u.oid
+    LEFT JOIN pgtrickle._memberships(relations) m ON m.relid = u.oid
+    LEFT JOIN pg_publication p ON p.pubname = m.publication
+    LEFT JOIN pgtrickle._leaf_problems(relations) l ON l.relid = u.oid
     GROUP BY u.oid
+$$;
+
+-- These types and all that they are made of: bases of domains, elements of arrays, columns of composite types and subtypes of
+-- ranges, at any depth. Only types of users; PostgreSQL's own never contain one of them.
+CREATE OR REPLACE FUNCTION pgtrickle._type_parts(types oid[]) RETURNS SETOF oid
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE parts(type) AS (
+        SELECT u.oid FROM unnest(types) AS u (oid) WHERE u.oid >= 16384
+      UNION
+        SELECT x.oid FROM parts p JOIN pg_type t ON t.oid = p.type CROSS JOIN LATERAL (
+            SELECT t.typbasetype UNION ALL SELECT t.typelem
+            UNION ALL SELECT a.atttypid FROM pg_attribute a
+                      WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+            UNION ALL SELECT r.rngsubtype FROM pg_range r WHERE t.typtype = 'r' AND r.rngtypid = t.oid
+            UNION ALL SELECT r.rngtypid FROM pg_range r WHERE t.typtype = 'm' AND r.rngmultitypid = t.oid) AS x (oid)
+        WHERE x.oid >= 16384
+    )
+    SELECT p.type FROM parts p
 $$;
 
 -- The facts of relations: tables, views and stream tables. A relation that does not exist has no row.
@@ -82,16 +135,21 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
             )
             SELECT jsonb_object_agg(l.oid::text, jsonb_build_array(
                 l.relfilenode::int8, l.relreplident, l.relkind, l.relpersistence,
-                md5(concat(l.relpartbound::text, t.joined))))
+                md5(concat(l.relpartbound::text, t.joined)),
+                -- When its own expressions of generated columns were written: they may differ from those of the root.
+                coalesce((SELECT string_agg(format('%s %s %s', f.adnum, f.oid, f.xmin), ',' ORDER BY f.adnum)
+                          FROM pg_attrdef f JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
+                          WHERE f.adrelid = l.oid AND a.attgenerated <> ''), '')))
             FROM tree t JOIN pg_class l ON l.oid = t.relid), '{}') END,
         'publication_problem', m.problem, 'memberships', m.memberships,
-        'enums', coalesce((
-            SELECT jsonb_object_agg(e.oid::text, e.label) FROM (
-                SELECT DISTINCT x.oid, x.enumlabel AS label
-                FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-                LEFT JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.typelem END
-                JOIN pg_enum x ON x.enumtypid IN (t.oid, b.oid, b.typelem)
-                WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384) e), '{}'),
+        'enums', CASE WHEN u.types <> '{}' THEN coalesce((
+            SELECT jsonb_object_agg(x.oid::text, x.enumlabel)
+            FROM pgtrickle._type_parts(u.types) p JOIN pg_enum x ON x.enumtypid = p), '{}') ELSE '{}' END,
+        'composites', CASE WHEN u.types <> '{}' THEN coalesce((
+            SELECT jsonb_object_agg(t.oid::text, (
+                SELECT jsonb_agg(jsonb_build_array(a.attnum, a.atttypid::int8, a.atttypmod) ORDER BY a.attnum)
+                FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped))
+            FROM pgtrickle._type_parts(u.types) p JOIN pg_type t ON t.oid = p AND t.typtype = 'c'), '{}') ELSE '{}' END,
         'columns', coalesce((
             SELECT jsonb_agg(jsonb_build_array(
                 a.attnum, a.attname, a.atttypid::int8, a.atttypmod, a.attcollation::int8,
@@ -108,10 +166,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                 ORDER BY a.attnum)
             FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), '[]'))
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN captured m ON m.relid = c.oid
+    CROSS JOIN LATERAL (
+        SELECT ARRAY(SELECT DISTINCT a.atttypid FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
+                     AND NOT a.attisdropped AND a.atttypid >= 16384)) AS u (types)
     WHERE c.oid = ANY (relations)
 $$;
 
--- The facts of types: labels of enums, base of domains, columns of composite types.
+-- The facts of types and of all that they are made of: labels of enums, base of domains, columns of composite types.
 CREATE OR REPLACE FUNCTION pgtrickle._type_facts(types oid[]) RETURNS TABLE (type oid, fact jsonb)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT t.oid, jsonb_build_object(
@@ -120,8 +181,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                    FROM pg_enum e WHERE e.enumtypid = t.oid),
         'columns', (SELECT jsonb_agg(jsonb_build_array(a.attname, a.atttypid::int8, a.atttypmod) ORDER BY a.attnum)
                     FROM pg_attribute a WHERE a.attrelid = t.typrelid AND t.typtype = 'c' AND a.attnum > 0
-                    AND NOT a.attisdropped))
-    FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace WHERE t.oid = ANY (types)
+                    AND NOT a.attisdropped),
+        'relation', t.typrelid::int8,
+        'parts', (SELECT jsonb_agg(p::int8 ORDER BY p) FROM pgtrickle._type_parts(ARRAY[t.oid]) p))
+    FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+    WHERE types <> '{}' AND t.oid IN (SELECT pgtrickle._type_parts(types))
 $$;
 
 -- The facts of functions: a digest of what each does, as in pgtrickle._canonical().

@@ -37,7 +37,8 @@ def test_one_that_raises_does_not_take_the_others_along() -> None:
         long_refreshes.start(two, lambda: fail(OverflowError("a secret")))
         long_refreshes.start(three, lambda: fail(Infrastructure("the broker is away")))
         long_refreshes.start(four, lambda: good[4])
-    results = {result.refresh.table.id: result for result in long_refreshes.take_finished()}
+    finished_refreshes = long_refreshes.find_finished()
+    results = {result.refresh.table.id: result for result in long_refreshes.take_finished(finished_refreshes)}
     assert results[1] is good[1] and results[4] is good[4] and not long_refreshes.has_any
     own, away = results[2].outcome, results[3].outcome
     assert isinstance(own, UnexpectedFailure) and "OverflowError" in own.problem and "secret" not in str(own)
