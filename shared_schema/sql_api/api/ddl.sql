@@ -46,8 +46,8 @@ BEGIN
 END $$;
 REVOKE ALL ON FUNCTION pgtrickle._announce(oid[], text) FROM PUBLIC;
 
--- Event triggers, where the installing role may create them. The comparison of the applier notices everything without them;
--- with them a change is in the log at its exact position, and new partitions of sources get the replica identity they need
+-- What the event triggers call (event_triggers.sql), where a superuser made them. The comparison of the applier notices
+-- everything without them; with them a change is in the log at its exact position, and new partitions of sources get the replica identity they need
 -- in the transaction that makes them.
 
 -- Whether DDL on sources is refused. The stored value counts at once, even before the applier has reloaded it.
@@ -63,7 +63,7 @@ DECLARE
     readers text;
 BEGIN
     -- The API itself alters sources when it admits them.
-    IF tag IN ('GRANT', 'REVOKE', 'COMMENT') OR current_setting('pg_trickle.admits', true) = 'on'
+    IF tag IN ('GRANT', 'REVOKE', 'COMMENT') OR pgtrickle._is_own_ddl()
        OR NOT pgtrickle._blocks_source_ddl() THEN
         RETURN;
     END IF;
@@ -93,14 +93,14 @@ BEGIN
         CROSS JOIN LATERAL jsonb_object_keys(pgtrickle._partition_tree(d.source_relid)) AS t (relid)
     LOOP
         CONTINUE WHEN pgtrickle._has_row_identity(leaf);
-        PERFORM set_config('pg_trickle.admits', 'on', true);
+        PERFORM pgtrickle._mark_own_ddl(true);
         EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', leaf);
-        PERFORM set_config('pg_trickle.admits', 'off', true);
+        PERFORM pgtrickle._mark_own_ddl(false);
     END LOOP;
 END $$;
 
 -- Of altered and created objects, those that stream tables rest on, and partitions of sources.
-CREATE OR REPLACE FUNCTION pgtrickle._on_ddl_end() RETURNS event_trigger
+CREATE OR REPLACE FUNCTION pgtrickle._ddl_ended(tg_tag text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     touched  oid[];
@@ -113,7 +113,7 @@ BEGIN
         IF touched IS NULL THEN
             RETURN;
         END IF;
-        IF current_setting('pg_trickle.admits', true) IS DISTINCT FROM 'on' THEN
+        IF NOT pgtrickle._is_own_ddl() THEN
             PERFORM pgtrickle._complete_leaves(touched);
             PERFORM pgtrickle._announce(touched, tg_tag);
         END IF;
@@ -125,7 +125,7 @@ BEGIN
     PERFORM pgtrickle._refuse_source_ddl(touched, tg_tag);
 END $$;
 
-CREATE OR REPLACE FUNCTION pgtrickle._on_drop() RETURNS event_trigger
+CREATE OR REPLACE FUNCTION pgtrickle._dropped(tg_tag text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     touched  oid[];
@@ -147,14 +147,4 @@ BEGIN
     PERFORM pgtrickle._refuse_source_ddl(touched, tg_tag);
 END $$;
 
-DO $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'pgtrickle_ddl_end') THEN
-        CREATE EVENT TRIGGER pgtrickle_ddl_end ON ddl_command_end EXECUTE FUNCTION pgtrickle._on_ddl_end();
-    END IF;
-    IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'pgtrickle_drop') THEN
-        CREATE EVENT TRIGGER pgtrickle_drop ON sql_drop EXECUTE FUNCTION pgtrickle._on_drop();
-    END IF;
-EXCEPTION WHEN insufficient_privilege THEN
-    NULL;
-END $$;
+REVOKE ALL ON FUNCTION pgtrickle._ddl_ended(text), pgtrickle._dropped(text) FROM PUBLIC;
