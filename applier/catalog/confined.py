@@ -14,6 +14,7 @@ in the session, and release its own.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from secrets import token_hex
 from typing import Any, LiteralString
 
@@ -59,9 +60,10 @@ class Confined:
             self._define = [become]
             self._return = [sql.SQL(_BECOME).format(sql.Identifier(str(found[0]) if found else ""))]
 
-    def run(self, statement: str | sql.Composable, *, probe: str | None = None) -> None:
+    def run(self, statement: str | sql.Composable, *, probe: str | None = None, read_only: bool = False) -> None:
         """Run a statement under the present search path; its rows are thrown away.
 
+        With `read_only` it may write temporary tables and nothing else.
         With a query as `probe`, PostgreSQL first checks that it is one SELECT and that the role may read what it names;
         it raises InvalidCursorDefinition or InsufficientPrivilege, and reads nothing.
         """
@@ -69,7 +71,11 @@ class Confined:
         function = sql.Identifier("pg_temp", f"pgt_confined_{token_hex(16)}")
         define = (*self._define, sql.SQL(_DEFINE).format(function), *self._return)
         self._connection.execute(sql.SQL("; ").join(define))
-        self._connection.execute(sql.SQL("SELECT {}(%s, %s)").format(function), (text, probe), prepare=False)
+        call = sql.SQL("SELECT {}(%s, %s)").format(function)
+        with self._connection.transaction() if read_only else nullcontext():
+            if read_only:
+                self._connection.execute("SET TRANSACTION READ ONLY")
+            self._connection.execute(call, (text, probe), prepare=False)
 
     def clear(self) -> None:
         """Undo what outlives a call, where the transaction goes on. Runs no function until the pins are back."""
