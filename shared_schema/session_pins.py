@@ -12,7 +12,7 @@ from typing import LiteralString
 
 PINS: Mapping[str, str] = MappingProxyType(
     {
-        "search_path": "pg_catalog",
+        "search_path": "pg_catalog, pg_temp",
         "datestyle": "ISO, MDY",
         "intervalstyle": "postgres",
         "timezone": "UTC",
@@ -23,18 +23,23 @@ PINS: Mapping[str, str] = MappingProxyType(
         "transform_null_equals": "off",
     }
 )
-"""The date style is PostgreSQL's own default. Its second half decides how '01/02/03' is read; only the first half, how
-dates are printed, reaches stored queries."""
+"""PostgreSQL looks tables and types up in pg_temp before pg_catalog, unless the path names it: what a text of users
+leaves there would take the place of the system catalog. The date style is PostgreSQL's own default. Its second half
+decides how '01/02/03' is read; only the first half, how dates are printed, reaches stored queries."""
 
 CLIENT_ENCODING = "UTF8"
 """A parameter of the connection, because libpq must know it too."""
 
+OWN_PATH: LiteralString = "SET LOCAL search_path = pg_catalog, pg_temp"
+"""For statements of our own in a transaction in which a text of users had its own path."""
+
 PATH_OF_THE_ROLE: LiteralString = r"""set_config('search_path', (
-    SELECT btrim(regexp_replace(s.reset_val, '(^|,)\s*"?pg_catalog"?\s*(?=,|$)', '', 'g'), ', ')
+    SELECT concat_ws(', ', nullif(btrim(regexp_replace(
+        s.reset_val, '(^|,)\s*"?(pg_catalog|pg_temp)"?\s*(?=,|$)', '', 'g'), ', '), ''), 'pg_temp')
     FROM pg_settings s WHERE s.name = 'search_path'), false)"""
 """An expression that sets the role's own search path without pg_catalog, in sessions that were pinned by a statement.
 PostgreSQL looks names up in pg_catalog first when the path does not name it, and creates objects in the first schema of
-the path. For sessions in which triggers of users run, or operators of types from extensions."""
+the path; pg_temp is last. For sessions in which triggers of users run, or operators of types from extensions."""
 
 
 def options_text(more: Mapping[str, str] | None = None) -> str:
@@ -44,7 +49,10 @@ def options_text(more: Mapping[str, str] | None = None) -> str:
 
 def set_statements() -> str:
     """Return the pins as SET statements in one text: one round trip, and connection poolers accept it."""
-    return "; ".join(f"SET {name} = {_literal(value)}" for name, value in PINS.items())
+    # A list of schemas as one literal would be the name of one schema.
+    return "; ".join(
+        f"SET {name} = {value if name == 'search_path' else _literal(value)}" for name, value in PINS.items()
+    )
 
 
 def set_local_query() -> str:

@@ -52,6 +52,8 @@ def install_catalog(connection: Connection, *, dry_run: bool = False) -> list[st
         ) from error
     except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema, psycopg.errors.DuplicateTable) as error:
         raise InstallError("another session installs the catalog at this moment", hint="run it again") from error
+    except psycopg.errors.ObjectInUse as error:
+        raise InstallError(error.diag.message_primary or str(error), hint=error.diag.message_hint or "") from error
     except psycopg.errors.DependentObjectsStillExist as error:
         raise InstallError(
             f"an older function cannot be replaced: {error.diag.message_detail}",

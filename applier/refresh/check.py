@@ -18,7 +18,7 @@ from psycopg import sql
 from applier.catalog.confined import Confined
 from applier.errors import CheckFailed
 from shared_schema.lsn import ORIGIN, Lsn
-from shared_schema.session_pins import PATH_OF_THE_ROLE
+from shared_schema.session_pins import OWN_PATH, PATH_OF_THE_ROLE
 from shared_schema.table_schema import TableId
 
 SHOWN_DIFFERENCES = 5
@@ -144,6 +144,7 @@ def _compare(
 ) -> CheckResult:
     confined = Confined(connection, definition.owner)
     confined.run(f"CREATE TEMP VIEW {_QUERY} AS {definition.query}", probe=definition.query)
+    connection.execute(OWN_PATH)
     actual, expected = (_columns(connection, name) for name in (table.quoted, f"pg_temp.{_QUERY}"))
     if actual != expected:
         return CheckResult(table, frontier, 0, [], [], columns=f"{', '.join(actual)} instead of {', '.join(expected)}")
@@ -154,13 +155,15 @@ def _compare(
         rows = sql.Identifier("pg_temp", f"{_QUERY}_{side}")
         body = sql.SQL("SELECT * FROM {} s WHERE {}").format(relation, chosen).as_string(connection)
         confined.run(
-            sql.SQL("CREATE FUNCTION {}() RETURNS SETOF {} LANGUAGE sql STABLE SECURITY DEFINER AS {}").format(
-                rows, relation, sql.Literal(body)
-            )
+            sql.SQL(
+                "CREATE FUNCTION {}() RETURNS SETOF {} LANGUAGE sql STABLE SECURITY DEFINER"
+                " SET search_path FROM CURRENT AS {}"
+            ).format(rows, relation, sql.Literal(body))
         )
         sides[side] = sql.SQL("SELECT * FROM {}()").format(rows)
     # Nothing of the query has run yet; from here on nothing can be written.
     connection.execute("SET TRANSACTION READ ONLY")
+    connection.execute(OWN_PATH)
     count = connection.execute(sql.SQL("SELECT count(*) FROM ({t}) t").format(**sides)).fetchone()
     missing = _first_rows(
         connection, "SELECT (q.*)::text FROM ({q}) q EXCEPT ALL SELECT (t.*)::text FROM ({t}) t", sides
@@ -201,7 +204,8 @@ def _sample_condition(connection: Connection, table: TableId, rows: int) -> sql.
     percent = min(100.0, 100.0 * 4 * rows / estimate)
     chosen = connection.execute(
         sql.SQL("SELECT {} FROM {} TABLESAMPLE SYSTEM ({}) ORDER BY random() LIMIT {}").format(
-            sql.SQL(", ").join(sql.SQL("{}::text").format(column) for column in key),
+            # Not ::text, which is a function of the type's owner where he made a cast.
+            sql.SQL(", ").join(sql.SQL("CASE num_nonnulls({0}) WHEN 1 THEN concat({0}) END").format(c) for c in key),
             sql.Identifier(table.schema, table.name),
             sql.Literal(percent),
             sql.Literal(rows),
@@ -217,5 +221,7 @@ def _sample_condition(connection: Connection, table: TableId, rows: int) -> sql.
 
 
 def _first_rows(connection: Connection, text: str, sides: dict[str, sql.Composable]) -> list[str]:
+    # The query may have left another one behind.
+    connection.execute(OWN_PATH)
     limited = sql.SQL(text + f" LIMIT {SHOWN_DIFFERENCES}").format(**sides)
     return [str(row[0]) for row in connection.execute(limited).fetchall()]

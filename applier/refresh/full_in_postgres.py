@@ -68,10 +68,9 @@ def run_query(connection: Connection, table: StreamTable, query: str) -> sql.Ide
     connection.execute(merge_sql.create_whole_table(table, rows))
     connection.execute(sql.SQL("GRANT INSERT ON {} TO {}").format(rows, sql.Identifier(owner)))
     confined = Confined(connection, owner)
-    with connection.transaction():
-        # Temporary tables may still be written.
-        connection.execute("SET TRANSACTION READ ONLY")
-        confined.run(sql.SQL("INSERT INTO {} {}").format(rows, sql.SQL(query.rstrip().rstrip(";"))))
+    # The result is a temporary table.
+    insert = sql.SQL("INSERT INTO {} {}").format(rows, sql.SQL(query.rstrip().rstrip(";")))
+    confined.run(insert, read_only=True)
     confined.clear()
     return rows
 

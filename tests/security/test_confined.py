@@ -7,6 +7,7 @@ analysis of a query, in the body of a function that is looked into, and in a com
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from applier.plan.stream_table import PostgresQuery
 from applier.refresh.check import check_once
 from applier.refresh.full_in_postgres import FullInPostgres
 from applier.refresh.plan_stream_table import StreamTablePlanner
+from applier.sql.analyze.analyze import canonical_query
 from applier.sql.plan_query import plan_query
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN
@@ -66,11 +68,13 @@ class Scene:
         Queries call `look`: a volatile function is refused, but one that says that it is stable may call one.
         """
         self.author.execute(
-            f"CREATE OR REPLACE FUNCTION mine.grab(int) RETURNS text LANGUAGE plpgsql AS $f$ DECLARE found text; BEGIN"
+            f"CREATE OR REPLACE FUNCTION mine.grab(int) RETURNS pg_catalog.text LANGUAGE plpgsql AS $f$"
+            " DECLARE found pg_catalog.text; BEGIN"
             f" BEGIN {body} EXCEPTION WHEN OTHERS THEN NULL; END;"
             " BEGIN SELECT treasure INTO found FROM public.vault; EXCEPTION WHEN OTHERS THEN found := 'nothing'; END;"
-            " BEGIN PERFORM setval('mine.leaked', CASE found WHEN 'nothing' THEN 1 ELSE 99 END);"
-            " EXCEPTION WHEN OTHERS THEN NULL; END; RETURN found; END $f$".encode()
+            " IF found <> 'nothing' THEN PERFORM pg_advisory_lock(99);"
+            " BEGIN PERFORM setval('mine.leaked', 99); EXCEPTION WHEN OTHERS THEN NULL; END; END IF;"
+            " RETURN found; END $f$".encode()
         )
         self.author.execute(
             "CREATE OR REPLACE FUNCTION mine.look(int) RETURNS text LANGUAGE plpgsql STABLE AS"
@@ -78,9 +82,12 @@ class Scene:
         )
 
     def leaked(self) -> bool:
-        """Whether some call could read the treasure; sequences do not roll back."""
-        row = self.admin.execute("SELECT last_value FROM mine.leaked").fetchone()
-        return row is not None and row[0] == 99
+        """Whether some call could read the treasure. Sequences do not roll back, nor do locks of open sessions."""
+        row = self.admin.execute(
+            "SELECT last_value = 99 OR EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 99"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) FROM mine.leaked"
+        ).fetchone()
+        return row == (True,)
 
 
 @pytest.fixture
@@ -112,7 +119,9 @@ def scene(database: str) -> Iterator[Scene]:
                 yield Scene(admin, own, make_conninfo(database, user=applier, password="hush"), applier)
         finally:
             admin.execute("DROP PUBLICATION IF EXISTS pg_trickle")
-            admin.execute(sql.SQL("DROP OWNED BY {author}, {applier}; DROP ROLE {author}, {applier}").format(**names))
+            admin.execute(
+                sql.SQL("DROP OWNED BY {author}, {applier} CASCADE; DROP ROLE {author}, {applier}").format(**names)
+            )
 
 
 def create(scene: Scene, query: str, mode: str = "FULL") -> None:
@@ -212,6 +221,67 @@ def test_the_analysis_of_a_text_stays_its_owners(scene: Scene) -> None:
     assert not scene.leaked()
 
 
+PLANTS = {
+    "a view in place of a catalog table": " ".join(
+        f"BEGIN EXECUTE 'CREATE TEMP VIEW {name} AS SELECT * FROM pg_catalog.{name} WHERE mine.grab(1) IS NOT NULL';"
+        " EXCEPTION WHEN OTHERS THEN NULL; END;"
+        for name in ("pg_class", "pg_rewrite", "pg_proc", "pg_attribute", "pg_type", "pg_namespace", "pg_settings")
+    ),
+    "a type in place of PostgreSQL's": " ".join(
+        f"BEGIN EXECUTE 'CREATE DOMAIN pg_temp.{name} AS pg_catalog.{name} CHECK (mine.grab(1) IS NOT NULL)';"
+        " EXCEPTION WHEN OTHERS THEN NULL; END;"
+        for name in ("int8", "oid", "regclass", "json")
+    ),
+    "another body for the confined function": """
+        FOR place IN SELECT p.proname FROM pg_catalog.pg_proc p WHERE p.proname LIKE 'pgt_confined%'
+                     AND p.pronamespace = pg_catalog.pg_my_temp_schema() AND p.pronargs = 2 LOOP
+            EXECUTE pg_catalog.format(
+                'CREATE OR REPLACE FUNCTION pg_temp.%I(statement pg_catalog.text, query pg_catalog.text)'
+                ' RETURNS pg_catalog.void LANGUAGE plpgsql SECURITY INVOKER AS %L',
+                place, 'BEGIN EXECUTE statement; PERFORM mine.grab(1); END');
+        END LOOP;""",
+}
+"""What a text may leave in the session's temporary schema, which PostgreSQL searches first for tables and types."""
+
+
+@pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS)
+def test_what_an_analysis_leaves_behind_is_not_run_by_the_applier(scene: Scene, plant: str) -> None:
+    """The check of a domain runs while the text is parsed, and may create objects. They wait for our next statement."""
+    scene.define("NULL;")
+    scene.author.execute(
+        "CREATE FUNCTION mine.plant(int) RETURNS bool LANGUAGE plpgsql AS $f$ DECLARE place text; BEGIN"
+        f" {plant} RETURN true; END $f$".encode()
+    )
+    scene.author.execute(
+        "CREATE DOMAIN mine.planted AS int CHECK (mine.plant(VALUE));"
+        "CREATE FUNCTION mine.simple(int) RETURNS int LANGUAGE sql IMMUTABLE AS"
+        " $$ SELECT $1 + cardinality('{1}'::mine.planted[]) $$"
+    )
+    # As a question, and what the author's own session does, it does no harm: both run with his rights.
+    query = "SELECT id, cardinality('{1}'::mine.planted[]) AS n FROM mine.source WHERE mine.simple(id) > 1"
+    create(scene, query, "DIFFERENTIAL")
+    scene.author.execute("SELECT pgtrickle.create_stream_table('mine.above', 'SELECT id FROM mine.st')")
+    scene.author.execute("DISCARD TEMP; SELECT setval('mine.leaked', 1)")
+    author = scene.author.info.user
+    database = Database(scene.applier_url)
+    try:
+        catalog = Catalog(database)
+        for row in catalog.stream_tables.all():
+            # Whether such functions are supported does not matter here.
+            with contextlib.suppress(TrickleError):
+                StreamTablePlanner(database, catalog, Thresholds())(row)
+            assert not scene.leaked(), row.pgt_name
+    finally:
+        database.close()
+    with connect(scene.applier_url) as session:
+        with contextlib.suppress(TrickleError, psycopg.Error):
+            canonical_query(session, query, author)
+        assert not scene.leaked(), "the text as it is printed"
+        with contextlib.suppress(TrickleError, psycopg.Error):
+            check_once(session, TableId("mine", "st"), sample=10)
+        assert not scene.leaked(), "a comparison"
+
+
 def test_a_comparison_stays_its_owners(scene: Scene) -> None:
     scene.define("NULL;")
     create(scene, "SELECT id, mine.look(id) AS found FROM mine.source")
@@ -223,6 +293,40 @@ def test_a_comparison_stays_its_owners(scene: Scene) -> None:
             result = check_once(session, TableId("mine", "st"), sample=10)
             assert all(TREASURE not in row for row in result.missing), way
             assert any("nothing" in row for row in result.missing), way
+    assert not scene.leaked()
+
+
+def test_a_path_that_a_comparison_leaves_behind_is_not_used(scene: Scene) -> None:
+    """Both sides are compared twice: the second time after the query has run."""
+    scene.define("NULL;")
+    scene.author.execute("CREATE DOMAIN mine.text AS pg_catalog.text CHECK (mine.grab(1) IS NOT NULL)")
+    create(scene, "SELECT id, mine.look(id) AS found FROM mine.source")
+    scene.author.execute("SELECT pgtrickle.allow_direct_dml('mine.st')")
+    scene.author.execute("INSERT INTO mine.st VALUES (1, 'old')")
+    scene.author.execute("SELECT setval('mine.leaked', 1)")
+    scene.define("EXECUTE 'SET search_path = mine, pg_catalog';")
+    with connect(scene.applier_url) as session:
+        result = check_once(session, TableId("mine", "st"), sample=10)
+        assert not scene.leaked()
+    assert result.missing and result.unexpected
+
+
+def test_a_cast_of_the_owner_is_not_run_by_a_comparison(scene: Scene) -> None:
+    """Values of the key are printed to choose a sample; whoever owns a type may define its cast to text."""
+    scene.define("NULL;")
+    scene.author.execute(
+        "CREATE TYPE mine.mood AS ENUM ('glad');"
+        "CREATE FUNCTION mine.print(mine.mood) RETURNS text LANGUAGE plpgsql AS"
+        " $f$ BEGIN PERFORM mine.grab(1); RETURN 'glad'; END $f$;"
+        "CREATE CAST (mine.mood AS text) WITH FUNCTION mine.print(mine.mood);"
+        "ALTER TABLE mine.source ADD COLUMN mood mine.mood DEFAULT 'glad'"
+    )
+    create(scene, "SELECT mood, id FROM mine.source", "DIFFERENTIAL")
+    scene.author.execute("SELECT pgtrickle.allow_direct_dml('mine.st')")
+    scene.author.execute("INSERT INTO mine.st VALUES ('glad', 1)")
+    scene.author.execute("SELECT setval('mine.leaked', 1)")
+    with connect(scene.applier_url) as session:
+        assert check_once(session, TableId("mine", "st"), sample=10).equal
     assert not scene.leaked()
 
 
@@ -252,6 +356,35 @@ def test_a_stream_table_holds_what_its_owner_may_read(scene: Scene) -> None:
     with pytest.raises(SourceChanged, match="permission denied for table vault"):
         StreamTablePlanner(database, catalog, Thresholds())(above)
     database.close()
+
+
+def test_a_row_of_the_catalog_is_no_statement(scene: Scene) -> None:
+    """Columns that a stream table gets are read from a pending alteration, and added with the rights of the applier."""
+    scene.define("NULL;")
+    create(scene, "SELECT id FROM mine.source", "DIFFERENTIAL")
+    quoted, plain = 'x" int; SELECT mine.grab(1); ALTER TABLE mine.st ADD COLUMN "y', "x int; SELECT mine.grab(1); --"
+    for column in (
+        {"name": quoted, "type": "integer", "typmod": -1},
+        {"name": plain, "type": "integer", "typmod": -1},
+        {"name": "x", "type": "int; SELECT mine.grab(1); --", "typmod": -1},
+        {"name": "x", "type": "text", "typmod": -1, "collation": '"C"; SELECT mine.grab(1); --'},
+    ):
+        scene.admin.execute("DELETE FROM pgtrickle.pgt_alterations")
+        scene.author.execute(
+            "INSERT INTO pgtrickle.pgt_alterations"
+            " (pgt_id, original_query, defining_query, search_path, dependencies, added_columns)"
+            " SELECT pgt_id, original_query, defining_query, search_path, '[]', %s::jsonb"
+            " FROM pgtrickle.pgt_stream_tables",
+            (json.dumps([column]),),
+        )
+        with connect(scene.applier_url) as session, contextlib.suppress(psycopg.Error):
+            session.execute("SELECT pgtrickle._adopt(pgt_id) FROM pgtrickle.pgt_stream_tables")
+            assert not scene.leaked()
+        assert not scene.leaked()
+    names = scene.admin.execute(
+        "SELECT attname FROM pg_attribute WHERE attrelid = 'mine.st'::regclass AND attnum > 0"
+    ).fetchall()
+    assert set(names) == {("id",), (quoted,), (plain,)}
 
 
 def test_a_role_that_the_session_cannot_become_is_refused(scene: Scene) -> None:

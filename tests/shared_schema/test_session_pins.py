@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -121,7 +123,7 @@ def test_a_session_has_the_pins(hostile: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("opened", "path"),
     [
-        (lambda url: Database(url, prepare_write_session(300)).connection, "evil"),
+        (lambda url: Database(url, prepare_write_session(300)).connection, "evil, pg_temp"),
         (open_shop, "public"),
     ],
     ids=["writes to stream tables", "the demo"],
@@ -131,6 +133,22 @@ def test_a_session_that_differs_says_so(hostile: str, opened: Callable[[str], Co
         assert {name: _show(connection)(name) for name in PINS} == {**PINS, "search_path": path}
         # The built-in function is found first.
         assert connection.execute("SELECT lower('ABC'), 1 = 1").fetchone() == ("abc", True)
+
+
+def test_no_path_of_our_own_leaves_the_temporary_schema_first() -> None:
+    """PostgreSQL searches pg_temp before everything else where the path does not name it."""
+    root = Path(__file__).parents[2]
+    files = [file for program in ("applier", "cdc_consumer", "shared_schema") for file in (root / program).rglob("*.*")]
+    one = r"(?:'[^']*'|[\w$]+)"
+    paths = [
+        (file.name, found)
+        for file in files
+        if file.suffix in {".py", ".sql"}
+        for found in re.findall(rf"(?i)set\s(?:local\s)?search_path (?:=|TO) *({one}(?:, *{one})*)", file.read_text())
+    ]
+    assert len(paths) > 100
+    assert [path for path in paths if path[1] != PINS["search_path"]] == []
+    assert PINS["search_path"].endswith(", pg_temp")
 
 
 def test_the_analysis_pins_any_connection(hostile: str, database: str) -> None:

@@ -26,16 +26,13 @@ from applier.sql.analyze.read_relations import RelationRow, read_relations, reli
 from applier.sql.catalog_snapshot import CatalogSnapshot, TypeInfo
 from applier.sql.refusal import DefinitionError, Place, Reason, Refused
 from shared_schema.pg_types import PgType
-from shared_schema.session_pins import set_local_query
+from shared_schema.session_pins import OWN_PATH, PINS, set_local_query
 from shared_schema.table_schema import Column
 
 _VIEW: LiteralString = "pgtrickle_definition"
 _PREFIX: LiteralString = "CREATE TEMP VIEW " + _VIEW + " AS "
 _PIN = set_local_query().encode()
 """For the search path of the query; it repeats the other pins, so that any connection can analyse."""
-
-_OWN_PATH: LiteralString = "SET LOCAL search_path = ''"
-"""For statements of our own: PostgreSQL's objects alone, and the names of types name their schemas."""
 
 _FIND: LiteralString = (
     "SELECT c.oid::int8, r.ev_action::text, now(), to_regclass('pgtrickle.pgt_stream_tables') IS NOT NULL "
@@ -122,7 +119,7 @@ def analyze(
         _pin_settings(connection, search_path)
         _create_view(confined, query)
         with connection.cursor(row_factory=tuple_row) as cursor:
-            cursor.execute(_OWN_PATH + "; " + _FIND).nextset()
+            cursor.execute(OWN_PATH + "; " + _FIND).nextset()
             found = cursor.fetchone()
         if found is None:
             raise Refused(Reason.NOT_A_QUERY, "this statement", hint="write a single SELECT", full_in_postgres=False)
@@ -143,7 +140,7 @@ def analyze_requested(connection: psycopg.Connection[Any], requested: RequestedQ
     """
     built_ins = built_ins_of(connection)
     with connection.transaction(force_rollback=True):
-        _pin_settings(connection, "")
+        _pin_settings(connection, PINS["search_path"])
         relids = set(relids_of(requested.tree)) - {requested.view}
         _check_readable(connection, relids, role)
         if connection.execute(_SHAPE, (sorted(relids),)).fetchone() != (requested.shape,):
@@ -228,7 +225,8 @@ def canonical_query(connection: psycopg.Connection[Any], query: str, role: str |
         _pin_settings(connection, "pg_catalog")
         _create_view(confined, query)
         with connection.cursor(row_factory=tuple_row) as cursor:
-            tree, canonical = cursor.execute(_CANONICAL).fetchall()[0]
+            cursor.execute(OWN_PATH + "; " + _CANONICAL).nextset()
+            tree, canonical = cursor.fetchall()[0]
     return str(tree), str(canonical)
 
 
@@ -268,15 +266,19 @@ def tree_with_positions(connection: psycopg.Connection[Any], analyzed: AnalyzedQ
             connection.execute("SET LOCAL debug_pretty_print = off; SET LOCAL client_min_messages = log")
             connection.execute("SET LOCAL debug_print_parse = on")
             confined.run(_PREPARE + analyzed.query)
-            connection.execute("SET LOCAL debug_print_parse = off; DEALLOCATE pgtrickle_places")
+            connection.execute("SET LOCAL debug_print_parse = off; DEALLOCATE ALL")
     except psycopg.OperationalError:
         raise
     except psycopg.Error:
         return None
     finally:
         connection.remove_notice_handler(collect)
-    # There are trees of the statements around it too; they are short, or those of a command.
-    queries = [tree for tree in found if tree.startswith("{QUERY :commandType 1 ")]
+    # There are trees of the statements around it too; they are short, or those of a command. And those of queries in
+    # functions that the analysis calls.
+    relids = set(relids_of(analyzed.tree))
+    queries = [
+        tree for tree in found if tree.startswith("{QUERY :commandType 1 ") and relids.issuperset(relids_of(tree))
+    ]
     return (f"({max(queries, key=len)})", len(_PREPARE)) if queries else None
 
 

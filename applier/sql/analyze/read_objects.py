@@ -40,6 +40,7 @@ from applier.sql.catalog_snapshot import (
     Volatility,
 )
 from applier.sql.lexical import has_special_time_words
+from shared_schema.session_pins import OWN_PATH
 
 _NUMBER = re.compile(r"(?<![\w.-])(?<!:relid )(?<!:resorigtbl )\d{5,10}(?![\w.])")
 """Not the object ids of relations: they are in other fields, and are read elsewhere."""
@@ -194,9 +195,8 @@ def _analyze_body(
     )
     try:
         with connection.transaction(force_rollback=True):
-            connection.execute("SET LOCAL search_path = pg_catalog")
             confined.run(statement)
-            connection.execute("SET LOCAL search_path = ''")
+            connection.execute(OWN_PATH)
             with connection.cursor(row_factory=tuple_row) as reading:
                 found = reading.execute(_ANALYZED_BODY).fetchone()
                 return None if found is None else str(found[0])

@@ -14,6 +14,7 @@ from applier.catalog.confined import Confined
 from applier.sql.catalog_snapshot import ColumnInfo, RelationInfo
 from applier.sql.sources import SYSTEM_SCHEMAS
 from shared_schema.pg_types import PgType
+from shared_schema.session_pins import OWN_PATH
 from shared_schema.table_schema import ReplicaIdentity, TableId
 
 _RELID = re.compile(r":relid (\d+)")
@@ -127,7 +128,7 @@ def _read_stream_tables(connection: psycopg.Connection[Any], oids: list[int]) ->
             view = f"pgtrickle_source_{oid}"
             confined = Confined(connection, owner)
             confined.run(f"CREATE TEMP VIEW {view} AS {query}", probe=query)
-            connection.execute("SET LOCAL search_path = ''")
+            connection.execute(OWN_PATH)
             rule = cursor.execute(_TEMPORARY_RULE, [view]).fetchone()
             rules[oid] = str(rule[0]) if rule else ""
             cursor.execute(f"DROP VIEW pg_temp.{view}".encode())

@@ -1,6 +1,12 @@
 -- Signed log messages. A message in the log has no author: everybody may write one. The programs act on the content of
 -- signed ones alone (shared_schema/signed_messages.py reads them); all others only wake.
 
+-- A dump of a role that may not see the key is restored without it; then there is another one.
+INSERT INTO pgtrickle.pgt_secret (secret)
+-- Each uuid has 122 bits from the server's strong random source.
+SELECT pg_catalog.sha256(pg_catalog.string_agg(pg_catalog.uuid_send(pg_catalog.gen_random_uuid()), ''::bytea))
+FROM pg_catalog.generate_series(1, 4) HAVING NOT EXISTS (SELECT FROM pgtrickle.pgt_secret);
+
 -- HMAC-SHA-256. The key is not longer than a block of 64 bytes.
 CREATE OR REPLACE FUNCTION pgtrickle._hmac(key bytea, message bytea) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
@@ -43,3 +49,28 @@ BEGIN
     RETURN pg_logical_emit_message(transactional, 'pg_trickle', content);
 END $$;
 REVOKE ALL ON FUNCTION pgtrickle._emit_signed(text, text, boolean) FROM PUBLIC;
+
+-- The API itself alters sources when it admits them: that is neither announced nor refused. Everybody may set a setting, so its
+-- value is a signature for this transaction of this session. A caller who may not sign goes on without it.
+CREATE OR REPLACE FUNCTION pgtrickle._mark_own_ddl(own boolean) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    mark  text := '';
+BEGIN
+    IF own AND has_function_privilege('pgtrickle._signature(text, text, text)', 'EXECUTE') THEN
+        mark := pgtrickle._signature('admits', pg_backend_pid()::text, pg_current_xact_id()::text);
+    END IF;
+    PERFORM set_config('pg_trickle.admits', mark, true);
+END $$;
+
+-- Whether the DDL of this moment is the API's own; asked by functions of the owner.
+CREATE OR REPLACE FUNCTION pgtrickle._is_own_ddl() RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    mark  text := coalesce(current_setting('pg_trickle.admits', true), '');
+BEGIN
+    IF mark = '' THEN
+        RETURN false;
+    END IF;
+    RETURN mark = pgtrickle._signature('admits', pg_backend_pid()::text, pg_current_xact_id()::text);
+END $$;

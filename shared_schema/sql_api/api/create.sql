@@ -92,7 +92,7 @@ BEGIN
         RETURN;
     END IF;
     -- What is altered here is our own doing.
-    PERFORM set_config('pg_trickle.admits', 'on', true);
+    PERFORM pgtrickle._mark_own_ddl(true);
     PERFORM pgtrickle._admit_leaves(source);
     IF NOT EXISTS (SELECT FROM pg_publication WHERE pubname = pub) THEN
         EXECUTE format('CREATE PUBLICATION %I', pub);
@@ -110,7 +110,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pgtrickle._memberships(ARRAY[source]) m WHERE m.publication = pub) THEN
         EXECUTE format('ALTER PUBLICATION %I ADD TABLE %s', pub, source::regclass);
     END IF;
-    PERFORM set_config('pg_trickle.admits', 'off', true);
+    PERFORM pgtrickle._mark_own_ddl(false);
     SELECT f.problem INTO left_out FROM pgtrickle._publication_facts(ARRAY[source]) f;
     IF left_out IS NOT NULL THEN
         RAISE EXCEPTION 'not all changes of table % would be in the stream: %', source::regclass, left_out

@@ -78,8 +78,8 @@ BEGIN
 END $$;
 REVOKE ALL ON FUNCTION pgtrickle._announce_ddl(oid[], text, oid[]) FROM PUBLIC;
 
--- Event triggers, where the installing role may create them. The comparison of the applier notices everything without them;
--- with them a change is in the log at its exact position, and new partitions of sources get the replica identity they need
+-- What the event triggers call (event_triggers.sql), where a superuser made them. The comparison of the applier notices
+-- everything without them; with them a change is in the log at its exact position, and new partitions of sources get the replica identity they need
 -- in the transaction that makes them.
 
 -- Writes the news of DDL to the log, and keeps who did it: the error of a stream table that cannot follow names it.
@@ -175,9 +175,9 @@ BEGIN
     LOOP
         CONTINUE WHEN pgtrickle._has_row_identity(leaf);
         BEGIN
-            PERFORM set_config('pg_trickle.admits', 'on', true);
+            PERFORM pgtrickle._mark_own_ddl(true);
             EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', leaf);
-            PERFORM set_config('pg_trickle.admits', 'off', true);
+            PERFORM pgtrickle._mark_own_ddl(false);
         EXCEPTION WHEN OTHERS THEN
             NULL;
         END;
@@ -186,14 +186,14 @@ END $$;
 
 -- Of altered and created objects, those that stream tables rest on, and partitions of sources. DDL never fails because of us:
 -- whatever goes wrong here is answered by a wake-up, and the applier compares anyway. Only a refusal that was asked for is raised.
-CREATE OR REPLACE FUNCTION pgtrickle._on_ddl_end() RETURNS event_trigger
+CREATE OR REPLACE FUNCTION pgtrickle._ddl_ended(tg_tag text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     touched  oid[];
     readers  text;
 BEGIN
     -- The API itself alters sources when it admits them.
-    IF current_setting('pg_trickle.admits', true) = 'on' THEN
+    IF pgtrickle._is_own_ddl() THEN
         RETURN;
     END IF;
     BEGIN
@@ -231,7 +231,7 @@ BEGIN
     END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION pgtrickle._on_drop() RETURNS event_trigger
+CREATE OR REPLACE FUNCTION pgtrickle._dropped(tg_tag text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     touched  oid[];
@@ -263,14 +263,4 @@ BEGIN
     END IF;
 END $$;
 
-DO $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'pgtrickle_ddl_end') THEN
-        CREATE EVENT TRIGGER pgtrickle_ddl_end ON ddl_command_end EXECUTE FUNCTION pgtrickle._on_ddl_end();
-    END IF;
-    IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'pgtrickle_drop') THEN
-        CREATE EVENT TRIGGER pgtrickle_drop ON sql_drop EXECUTE FUNCTION pgtrickle._on_drop();
-    END IF;
-EXCEPTION WHEN insufficient_privilege THEN
-    NULL;
-END $$;
+REVOKE ALL ON FUNCTION pgtrickle._ddl_ended(text), pgtrickle._dropped(text) FROM PUBLIC;

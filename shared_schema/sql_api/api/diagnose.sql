@@ -61,6 +61,8 @@ BEGIN
             call := pgtrickle._confine(owner);
             PERFORM set_config('transaction_read_only', 'on', true);
             EXECUTE call INTO cost USING 'EXPLAIN (FORMAT JSON) ' || query, NULL::text, true;
+            -- A text may leave another one behind. A second call is safe: in a read-only transaction the function is the same.
+            PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
             IF (cost::json -> 0 -> 'Plan' ->> 'Total Cost')::float8 < 100000 THEN
                 EXECUTE call USING format('SELECT count(result) FROM (%s) AS result', query), NULL::text, true;
             END IF;

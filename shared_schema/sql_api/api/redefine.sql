@@ -74,7 +74,7 @@ DECLARE
     view_oid   oid;
     canonical  text;
     same       boolean;
-    added      text[];
+    added      jsonb;
     reads      jsonb;
     others     text;
     answer     jsonb;
@@ -208,7 +208,8 @@ BEGIN
     END IF;
     IF wish.added_columns IS NOT NULL THEN
         EXECUTE format('ALTER TABLE %s %s', (SELECT s.pgt_relid::regclass FROM pgtrickle.pgt_stream_tables s
-                                             WHERE s.pgt_id = stream_table), array_to_string(wish.added_columns, ', '));
+                                             WHERE s.pgt_id = stream_table),
+                       pgtrickle._column_clauses(wish.added_columns, 'ADD COLUMN'));
     END IF;
     UPDATE pgtrickle.pgt_stream_tables s
     SET original_query = wish.original_query, defining_query = wish.defining_query, search_path = wish.search_path,

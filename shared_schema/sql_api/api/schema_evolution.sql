@@ -1,18 +1,29 @@
 -- Columns that are added to the sources of a query written with * are added to its stream table, in place and last.
 
--- The columns of a view that a table lacks, as clauses of ALTER TABLE; NULL unless the view has all columns of the table, of
--- the same types, and some more. With `in_order` the further ones must be the last.
-CREATE OR REPLACE FUNCTION pgtrickle._added_columns(view_oid oid, relation oid, in_order boolean) RETURNS text[]
+-- The columns of a view that a table lacks: [{"name", "type", "typmod", "collation"}, …]; NULL unless the view has all columns
+-- of the table, of the same types, and some more. With `in_order` the further ones must be the last.
+CREATE OR REPLACE FUNCTION pgtrickle._added_columns(view_oid oid, relation oid, in_order boolean) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN pgtrickle._columns(relation) <@ pgtrickle._columns(view_oid)
                      AND (NOT in_order OR pgtrickle._columns(relation)
                           = (pgtrickle._columns(view_oid))[1:cardinality(pgtrickle._columns(relation))])
-                THEN array_agg(format('ADD COLUMN %I %s%s', a.attname, format_type(a.atttypid, a.atttypmod),
-                         CASE WHEN a.attcollation <> t.typcollation
-                              THEN format(' COLLATE %s', a.attcollation::regcollation) ELSE '' END) ORDER BY a.attnum) END
+                THEN jsonb_agg(jsonb_build_object(
+                         'name', a.attname, 'type', a.atttypid::regtype, 'typmod', a.atttypmod,
+                         'collation', CASE WHEN a.attcollation <> t.typcollation THEN a.attcollation::regcollation END)
+                     ORDER BY a.attnum) END
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     WHERE a.attrelid = view_oid AND a.attnum > 0 AND NOT EXISTS (
         SELECT FROM pg_attribute o WHERE o.attrelid = relation AND o.attname = a.attname AND NOT o.attisdropped)
+$$;
+
+-- Such columns, each after `before`, as SQL. They come from a row of the catalog: nothing of it is SQL until it is quoted, or
+-- printed by PostgreSQL as the type or collation that it names.
+CREATE OR REPLACE FUNCTION pgtrickle._column_clauses(added jsonb, before text) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(format('%s %I %s%s', before, c.name, format_type(c.type::regtype, c.typmod),
+                             ' COLLATE ' || c."collation"::regcollation), ', ' ORDER BY e.number)
+    FROM jsonb_array_elements(added) WITH ORDINALITY AS e (item, number),
+         jsonb_to_record(e.item) AS c (name text, type text, typmod integer, "collation" text)
 $$;
 
 -- Whether a stream table follows added columns.
@@ -36,7 +47,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET client_min_messages =
 DECLARE
     owner        oid := (SELECT c.relowner FROM pg_class c WHERE c.oid = st.pgt_relid);
     view_oid     oid;
-    added        text[];
+    added        jsonb;
     in_order     boolean;
     columns      text;
     sources      oid[];
@@ -76,7 +87,7 @@ BEGIN
         query := wrapped;
     END IF;
     reads := pgtrickle._admit_relations(sources, st.refresh_mode);
-    seen := replace(array_to_string(added, ', '), 'ADD COLUMN', 'added column');
+    seen := pgtrickle._column_clauses(added, 'added column');
     INSERT INTO pgtrickle.pgt_alterations
         (pgt_id, original_query, defining_query, search_path, dependencies, reason, detail, initiated_by, added_columns)
     VALUES (st.pgt_id, st.original_query, query, st.search_path, reads, 'AUTO_SCHEMA_EVOLUTION', seen, 'SCHEDULER', added);

@@ -3,10 +3,6 @@ CREATE TABLE pgtrickle.pgt_secret (
     only_row  boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     secret    bytea NOT NULL CHECK (pg_catalog.length(secret) = 32)
 );
-INSERT INTO pgtrickle.pgt_secret (secret)
--- Each uuid has 122 bits from the server's strong random source.
-SELECT pg_catalog.sha256(pg_catalog.string_agg(pg_catalog.uuid_send(pg_catalog.gen_random_uuid()), ''::bytea))
-FROM pg_catalog.generate_series(1, 4);
 
 -- A SELECT right on all tables of the schema, as readers have it, does not show the key. The owner sees it, and a role
 -- that reads the log or reports as a consumer.

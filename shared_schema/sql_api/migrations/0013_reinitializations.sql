@@ -34,7 +34,7 @@ ALTER TABLE pgtrickle.pgt_alterations
     ADD COLUMN reason text NOT NULL DEFAULT 'DEFINITION_CHANGED',
     ADD COLUMN detail text,
     ADD COLUMN initiated_by text NOT NULL DEFAULT 'MANUAL',
-    ADD COLUMN added_columns text[];
+    ADD COLUMN added_columns jsonb;
 
 -- Whether columns that sources get later reach a query written with *; NULL is the setting auto_evolve.
 ALTER TABLE pgtrickle.pgt_stream_tables ADD COLUMN auto_evolve boolean;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit, urlunsplit
 
@@ -85,12 +86,59 @@ def test_every_function_pins_its_search_path_and_every_public_one_says_what_it_d
     assert db.execute(definer.encode()).fetchall() == [
         ("_announce", False),
         ("_ask", True),
+        ("_ddl_ended", False),
+        ("_dropped", False),
         ("_emit_signed", False),
         ("_on_ddl_end", True),
         ("_on_drop", True),
         ("_signature", False),
         ("note_resync", False),
     ]
+
+
+def test_a_key_that_a_dump_left_out_is_made_again(db: Connection) -> None:
+    """pg_dump of a role that the policy hides the key from works with --enable-row-security, without the key."""
+    install_catalog(db)
+    key = one(db, "SELECT secret FROM pgtrickle.pgt_secret")
+    install_catalog(db)
+    assert one(db, "SELECT secret FROM pgtrickle.pgt_secret") == key
+    db.execute("DELETE FROM pgtrickle.pgt_secret")
+    install_catalog(db)
+    assert one(db, "SELECT length(secret) FROM pgtrickle.pgt_secret") == 32
+    assert one(db, "SELECT secret FROM pgtrickle.pgt_secret") != key
+    role = sql.Identifier(f"dumps_{secrets.token_hex(4)}")
+    db.execute(sql.SQL("CREATE ROLE {} IN ROLE pg_read_all_data").format(role))
+    try:
+        db.execute(sql.SQL("SET ROLE {}; SET row_security = off").format(role))
+        with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+            one(db, "SELECT secret FROM pgtrickle.pgt_secret")
+        db.execute("SET row_security = on")
+        assert one(db, "SELECT count(*) FROM pgtrickle.pgt_secret") == 0
+    finally:
+        db.execute("RESET ROLE; RESET row_security")
+        db.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+def test_partitions_are_not_published_anew_under_an_older_consumer(db: Connection, database: str) -> None:
+    """It would drop their rows without a word: they are of tables that it does not know."""
+    install_catalog(db)
+    db.execute("CREATE TABLE rooted (id int) PARTITION BY LIST (id)")
+    db.execute("CREATE PUBLICATION pg_trickle FOR TABLE rooted WITH (publish_via_partition_root = true)")
+    slot = f"older_{secrets.token_hex(4)}"
+    db.execute("INSERT INTO pgtrickle.pgt_consumer_settings_in_use VALUES (%s, 'slot', %s, 'default')", (slot, slot))
+    db.execute("DELETE FROM pgtrickle.pgt_schema_version WHERE version = 11")
+    via_root = "SELECT pubviaroot FROM pg_publication"
+    with psycopg.connect(database, autocommit=True) as consumer:
+        consumer.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput', true)", (slot,))
+        with pytest.raises(InstallError, match="older pg-trickle-cdc streams") as refused:
+            install_catalog(db)
+        assert "Stop it" in (refused.value.hint or "")
+        assert one(db, via_root) is True
+    until_free = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s"
+    while db.execute(until_free, (slot,)).fetchone() != (0,):
+        time.sleep(0.05)
+    assert install_catalog(db) == ["0011_leaf_partitions.sql"]
+    assert one(db, via_root) is False
 
 
 def test_what_a_caller_puts_before_the_system_is_not_called(db: Connection) -> None:

@@ -121,6 +121,22 @@ def test_a_diagnosis_runs_the_query_as_the_owner_and_without_writing(db: Connect
     assert any("read-only" in str(message) for (message,) in found), found
 
 
+def test_a_path_that_a_diagnosis_leaves_behind_is_not_used(db: Connection) -> None:
+    """A function that calls itself immutable runs when the query is planned; the next statement is ours."""
+    db.execute(
+        "CREATE FUNCTION public.leave(v int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $f$ BEGIN"
+        " PERFORM pg_catalog.set_config('search_path', 'public, pg_catalog', false); RETURN v; END $f$"
+    )
+    db.execute(
+        "CREATE FUNCTION public.format(text, text) RETURNS text LANGUAGE plpgsql AS"
+        " $f$ BEGIN PERFORM public.escape(1); RETURN pg_catalog.format($1, $2); END $f$"
+    )
+    create(db, "SELECT id, public.leave(1) AS one FROM public.src")
+    db.execute("UPDATE pgtrickle.pgt_stream_tables SET status = 'SUSPENDED', last_error_code = 'CalculationError'")
+    db.execute("SELECT pgtrickle.diagnose_errors('public.st')")
+    assert not has_lock(db, ESCAPED), "a function of the author ran with the rights of the caller"
+
+
 def test_columns_that_are_added_are_looked_for_as_the_owner(db: Connection) -> None:
     create(db, IN_ANALYSIS)
     db.execute("UPDATE pgtrickle.pgt_stream_tables SET auto_evolve = true")

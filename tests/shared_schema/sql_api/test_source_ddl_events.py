@@ -157,6 +157,23 @@ def test_what_was_done_is_kept_for_the_error(db: Connection) -> None:
     assert "ALTER TABLE by" in str(db.execute(since, st).fetchone())
 
 
+def test_a_session_cannot_pass_its_ddl_off_as_our_own(db: Connection) -> None:
+    """Everybody may set a setting; what the API marks is signed for one transaction of one session."""
+    db.execute("SELECT pgtrickle.set_setting('block_source_ddl', 'true')")
+    alters = "ALTER TABLE parts ADD COLUMN w int"
+    for value in ("on", "true", "0" * 64):
+        db.execute(f"SET pg_trickle.admits = '{value}'".encode())
+        with pytest.raises(errors.ObjectInUse, match="stream tables read what it alters"):
+            db.execute(alters.encode())
+    with db.transaction():
+        db.execute("SELECT pgtrickle._mark_own_ddl(true)")
+        (mark,) = db.execute("SHOW pg_trickle.admits").fetchone() or ("",)
+        db.execute("ALTER TABLE parts ADD COLUMN ours int")
+    db.execute("SELECT set_config('pg_trickle.admits', %s, false)", (mark,))
+    with pytest.raises(errors.ObjectInUse):
+        db.execute(alters.encode())
+
+
 def test_ddl_never_fails_because_of_us(db: Connection) -> None:
     db.execute("ALTER TABLE pgtrickle.pgt_dependency_objects RENAME TO hidden")
     db.execute("ALTER TABLE parts ADD COLUMN w int; DROP TABLE other")
