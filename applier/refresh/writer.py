@@ -14,8 +14,8 @@ from applier import metrics
 from applier.catalog.catalog import Catalog
 from applier.catalog.history import RefreshExecution
 from applier.catalog.stream_tables import StreamTableRow
-from applier.errors import GroupCommitRefused, Infrastructure, SinkAhead, TargetLocked
-from applier.plan.stream_table import StreamTable
+from applier.errors import GroupCommitRefused, Infrastructure, RefreshFailed, SinkAhead, TargetLocked
+from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.catch_up import CatchUp
 from applier.refresh.refresh import RefreshResult, RefreshRows, group_by_range
 from applier.refresh.strategy import RefreshMethod
@@ -129,6 +129,8 @@ class RefreshWriter:
         """
         refresh, rows = result.refresh, result.rows
         if refresh.row.sinks_differ:
+            # Before its position is read: what is being published of it would not end soon.
+            self.downstream.forget(refresh.table.id)
             self._check_sinks_behind(refresh.table, rows.lsn_range.upper)
         with self.postgres.fit_key(refresh.table) as table:
             if not refresh.row.sinks_differ:
@@ -138,14 +140,19 @@ class RefreshWriter:
             by_count = dataclasses.replace(table, by_count=True)
             self.postgres.replace(by_count, rows, refresh.as_of, result.execution, refills=True).lease().close()
         table, everything = refresh.table, LsnRange(ORIGIN, rows.lsn_range.upper)
-        self.downstream.forget(table.id)
         committed = self.catch_up_sinks.committed
         held: Lease[ComputedDelta] = committed.target_rows(table, everything, result_fields(table, rows)).lease()
         return table, leases.enter_context(held)
 
     def _check_sinks_behind(self, table: StreamTable, frontier: Lsn) -> None:
         """Raise SinkAhead when a sink has a later frontier: it would take these rows for old ones."""
-        for sink, durable in self.downstream.await_frontiers(table).items():
+        frontiers = self.downstream.await_frontiers(table)
+        if frontiers is None:
+            raise RefreshFailed(
+                f"the topic of {table} has to begin again, and the broker does not say where it ends",
+                hint="see the log of the applier; it is tried again",
+            )
+        for sink, durable in frontiers.items():
             if durable >= frontier:
                 raise SinkAhead(
                     f"the {sink} sink of {table} stands at {durable}, and PostgreSQL's log at {frontier}",
@@ -168,9 +175,18 @@ class RefreshWriter:
         """
         durable = self.downstream.frontiers(table)
         acknowledged = min(durable.values(), default=ORIGIN) if durable else None
+        # The outbox has every delta that PostgreSQL computed.
+        has_gap = not isinstance(table.plan, PostgresQuery) and not self.downstream.follows(table.id)
         with self.downstream.queued(table.id) as queued:
             return self.postgres.replace(
-                table, rows, as_of, execution, also_enqueue=queued, acknowledged=acknowledged, new_plan=new_plan
+                table,
+                rows,
+                as_of,
+                execution,
+                also_enqueue=queued,
+                acknowledged=acknowledged,
+                has_gap=has_gap,
+                new_plan=new_plan,
             )
 
     def hand_on(self, row: StreamTableRow, table: StreamTable, delta: ComputedDelta) -> None:

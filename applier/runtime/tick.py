@@ -152,10 +152,11 @@ def run_tick(
     now = datetime.now(UTC)
     finished = computer.take_finished()  # long refreshes of earlier ticks
     write = partial(_write, tables=tables, planner=planner, writer=writer, failures=failures)
+    away: list[TrickleError] = []
     if vouch.has_lost_history:
         _discard(finished)
     else:
-        write(finished)
+        away += write(finished)
     rows = alterations.carry_out(frontier, waits=vouch.is_unsettled)
     for pgt_id in tables.forget_dropped([] if vouch.has_lost_history else rows):
         writer.forget(pgt_id)
@@ -175,8 +176,10 @@ def run_tick(
                 writer.catch_up(row, table)
             if tables.is_due(row, table, frontier, now, ignore_schedules=ignore_schedules):
                 refreshes.append(planner.plan(row, table, frontier, now))
-    write(computer.compute(refreshes))
+    away += write(computer.compute(refreshes))
     writer.publish()  # the topic at once, Delta now and then, both in the background
+    if away:
+        raise away[0]
     return frontier
 
 
@@ -194,12 +197,12 @@ def _write(
     planner: PlannerPort,
     writer: WriterPort,
     failures: FailuresPort,
-) -> None:
+) -> list[TrickleError]:
     """Write the changed rows and move the other frontiers in one commit, so that a reader sees all or none of it.
 
     Whatever happens, the end closes the leases of the results; the queues of the sinks have leases of their own. A
-    service that was away while one of them was computed concerns none of the others: they are written, then it is
-    raised.
+    service that was away while one of them was computed concerns none of the others: its errors are returned, and the
+    end of the tick raises them.
     """
     with ExitStack() as leases:
         computed = [leases.enter_context(result) for result in results]
@@ -230,8 +233,7 @@ def _write(
                 with failures.contain(result.refresh.row, result):
                     writer.write_back(result)
                     _learn(planner, failures, result)
-    if away:
-        raise away[0]
+    return away
 
 
 def _learn(planner: PlannerPort, failures: FailuresPort, result: RefreshResult) -> None:

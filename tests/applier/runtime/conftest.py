@@ -5,12 +5,14 @@ Only the intake is another one: the change rows come from statements, not from t
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 from prometheus_client import REGISTRY
@@ -26,6 +28,7 @@ from applier.refresh.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.computer import Computer
 from applier.refresh.failure_policy import FailurePolicy
 from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.intake import Intake
 from applier.refresh.long_refreshes import LongRefreshes
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.plans import StreamTablePlans
@@ -36,6 +39,8 @@ from applier.refresh.stream_tables import StreamTables
 from applier.refresh.vouch import Vouch
 from applier.refresh.worker_pool import WorkerPool
 from applier.refresh.writer import RefreshWriter
+from applier.runtime.checkpointer import Checkpointer, CheckpointSettings
+from applier.runtime.maintenance import Maintenance, MaintenanceSettings
 from applier.runtime.tick import run_tick
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.downstream import Downstream
@@ -67,6 +72,13 @@ class Statements:
         return self._lab.now
 
 
+class NoTopics:
+    """An intake whose topics are read from their beginning."""
+
+    def restart_offsets(self, frontier: Lsn) -> dict[str, dict[int, int]]:
+        return {}
+
+
 @dataclass
 class Ticks:
     """Runs ticks; counts the leases since the beginning."""
@@ -94,6 +106,38 @@ class Ticks:
             writer=self.writer,
             failures=self.failures,
             ignore_schedules=True,
+        )
+
+    def checkpointer(self, folder: Path) -> Checkpointer:
+        """Return what writes checkpoints of these ticks."""
+        return Checkpointer(
+            applier="test",
+            store=TraceStore(self.lab.spark, str(folder)),
+            catalog=self.failures.catalog,
+            intake=cast(Intake, NoTopics()),
+            traces=self.lab.traces,
+            tables=self.tables,
+            long_refreshes=self.computer.long_refreshes,
+            downstream=self.writer.downstream,
+            delta_sink=self.delta_sink,
+            catch_up=self.writer.catch_up_sinks,
+            latest=self.writer.catch_up_sinks.checkpoint,
+            last_tick=lambda: self.lab.now,
+            tick_lock=threading.Lock(),
+            settings=lambda: CheckpointSettings(1, 1_000_000),
+            has_lost_history=lambda: False,
+        )
+
+    def maintenance(self) -> Maintenance:
+        """Return what works beside these ticks."""
+        return Maintenance(
+            checkpointer=self.checkpointer(self.lab.folder),
+            delta_sink=self.delta_sink,
+            tables=self.tables,
+            catalog=self.failures.catalog,
+            tick_lock=threading.Lock(),
+            settings=lambda: MaintenanceSettings(0.1, 3600, 1, 1),
+            on_failure=lambda _: None,
         )
 
     def checkpoint(self) -> None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from applier.catalog.checkpoints import Checkpoints
 from applier.errors import Infrastructure
-from applier.refresh.intake import Intake
-from applier.runtime.checkpointer import Checkpointer, CheckpointSettings
+from applier.plan.stream_table import StreamTable
+from applier.runtime.checkpointer import CheckpointSettings
+from applier.sinks import outbox
+from applier.sinks.delta import Delta
 from applier.sinks.kafka.publisher import TopicPublisher
-from applier.trace.store import TraceStore
-from shared_schema.lsn import Lsn
+from applier.sinks.postgres import sink as sink_module
+from shared_schema.lsn import LsnRange
 from tests.applier.runtime.conftest import FEW, MANY, Ticks, change, create, differences
 
 
@@ -118,13 +120,6 @@ def test_rows_that_an_executor_cannot_compute(make_ticks: Callable[..., Ticks]) 
     assert (ticks.statuses(), ticks.leases) == ({"many": "SUSPENDED"}, 0)
 
 
-class NoTopics:
-    """An intake whose topics are read from their beginning."""
-
-    def restart_offsets(self, frontier: Lsn) -> dict[str, dict[int, int]]:
-        return {}
-
-
 def test_a_checkpoint_does_not_pass_what_a_sink_lacks(make_ticks: Callable[..., Ticks], tmp_path: Path) -> None:
     """A commit in doubt empties the queues. Until the sinks are compared with PostgreSQL again, a checkpoint that says
     where they stand would hide the rows that they lack from the next start."""
@@ -139,23 +134,7 @@ def test_a_checkpoint_does_not_pass_what_a_sink_lacks(make_ticks: Callable[..., 
     ticks.run()
     ticks.writer.forget(few.id)
     latest = ticks.writer.catch_up_sinks.checkpoint
-    checkpointer = Checkpointer(
-        applier="test",
-        store=TraceStore(ticks.lab.spark, str(tmp_path / "state")),
-        catalog=ticks.failures.catalog,
-        intake=cast(Intake, NoTopics()),
-        traces=ticks.lab.traces,
-        tables=ticks.tables,
-        long_refreshes=ticks.computer.long_refreshes,
-        downstream=ticks.writer.downstream,
-        delta_sink=ticks.delta_sink,
-        catch_up=ticks.writer.catch_up_sinks,
-        latest=latest,
-        last_tick=lambda: ticks.lab.now,
-        tick_lock=threading.Lock(),
-        settings=lambda: CheckpointSettings(1, 1_000_000),
-        has_lost_history=lambda: False,
-    )
+    checkpointer = ticks.checkpointer(tmp_path / "state")
     checkpointer.checkpoint()
     assert latest.manifest.frontier == written < ticks.lab.now
     assert latest.manifest.sinks == {}
@@ -198,3 +177,49 @@ def test_sinks_catch_up_over_a_new_plan_that_changed_no_row(make_ticks: Callable
     assert second.lab.differences("few", altered) == 0
     assert second.delta_sink.flush() == [] and second.statuses() == {"few": "ACTIVE"}
     assert DeltaTable(f"{tmp_path}/delta/public/few").to_pyarrow_table().to_pydict() == {"id": [3]}
+
+
+def test_a_delta_goes_to_the_outbox_once(make_ticks: Callable[..., Ticks], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many wait for a sink: each full result is written with those before it."""
+    ticks = make_ticks()
+    ticks.lab.connection.execute("SELECT pgtrickle.create_stream_table('few', %s, refresh_mode => 'FULL')", (FEW,))
+    ticks.lab.step()
+    ticks.run()
+    encoded: list[LsnRange] = []
+
+    def enqueue(cursor: Any, table: StreamTable, delta: Delta, **named: Any) -> None:
+        encoded.append(delta.lsn_range)
+        outbox.enqueue(cursor, table, delta, **named)
+
+    monkeypatch.setattr(sink_module, "enqueue", enqueue)
+    for _ in range(4):
+        change(ticks)
+        ticks.run()
+    assert len(encoded) == len(set(encoded)) == 5, "the fill, and each difference"
+    assert ticks.lab.differences("few", FEW) == 0 and ticks.delta_sink.flush() == []
+
+
+def test_a_checkpoint_that_fails_holds_no_memory(
+    make_ticks: Callable[..., Ticks], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ticks = make_ticks()
+    create(ticks, few=FEW)
+    ticks.lab.step()
+    ticks.run()
+    change(ticks)
+    ticks.run()
+    assert ticks.delta_sink.flush() == []
+    checkpointer = ticks.checkpointer(tmp_path / "state")
+
+    def save(*_: object) -> None:
+        raise Infrastructure("the catalog is away")
+
+    monkeypatch.setattr(Checkpoints, "save", save)
+    context = ticks.lab.spark.sparkContext
+    before = context._jsc.getPersistentRDDs().size()
+    with pytest.raises(Infrastructure, match="away"):
+        checkpointer.checkpoint()
+    assert context._jsc.getPersistentRDDs().size() == before
+    monkeypatch.undo()
+    checkpointer.checkpoint()
+    assert checkpointer.latest.manifest.frontier == ticks.lab.now
