@@ -160,32 +160,6 @@ def test_an_unexpected_error_of_one_plan(make_ticks: Callable[..., Ticks], monke
     assert code == "UnexpectedFailure" and "RecursionError" in message and "secret" not in message
 
 
-def test_an_error_of_one_query_that_postgresql_runs(make_ticks: Callable[..., Ticks]) -> None:
-    """A limit of the server, or something that the query needs, is no service that is away."""
-    ticks = make_ticks()
-    connection = ticks.lab.connection
-    connection.execute("CREATE MATERIALIZED VIEW mv AS SELECT 1 AS x WITH NO DATA")
-    create_full = "SELECT pgtrickle.create_stream_table(%s, %s, refresh_mode => 'FULL')"
-    connection.execute(create_full, ("of_mv", "SELECT x FROM mv"))
-    connection.execute(create_full, ("slow", "SELECT k, pg_sleep(1)::text AS s FROM b LIMIT 1"))
-    create(ticks, of_b=OF_B)
-    role = "DO $$ BEGIN EXECUTE format('ALTER ROLE %I {}', session_user); END $$"
-    connection.execute(role.format("SET statement_timeout = 500").encode())
-    try:
-        ticks.lab.step()
-        ticks.run_with_long()
-        change(ticks)
-        ticks.wait_for_long()
-        ticks.run()
-    finally:
-        connection.execute(role.format("RESET statement_timeout").encode())
-    errors = {name: error_of(ticks, name) for name in ("of_mv", "slow")}
-    assert ticks.statuses() == {"of_mv": "SUSPENDED", "slow": "SUSPENDED", "of_b": "ACTIVE"}, errors
-    assert ticks.lab.differences("of_b", OF_B) == 0
-    assert {code for code, _ in errors.values()} == {"CalculationError"}
-    assert "populated" in errors["of_mv"][1] and "timeout" in errors["slow"][1]
-
-
 def test_a_service_that_was_away_for_a_long_refresh(
     make_ticks: Callable[..., Ticks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,7 +170,9 @@ def test_a_service_that_was_away_for_a_long_refresh(
         raise Infrastructure("the server is away")
 
     monkeypatch.setattr(FullInPostgres, "run", run)
-    ticks.lab.connection.execute("SELECT pgtrickle.create_stream_table('one', 'SELECT 1 AS x', refresh_mode => 'FULL')")
+    connection = ticks.lab.connection
+    connection.execute("CREATE MATERIALIZED VIEW mv AS SELECT 1 AS x")
+    connection.execute("SELECT pgtrickle.create_stream_table('one', 'SELECT x FROM mv', refresh_mode => 'FULL')")
     create(ticks, of_b=OF_B)
     ticks.lab.step()
     ticks.run()

@@ -18,6 +18,9 @@ from applier.sinks import outbox
 from applier.sinks.delta import Delta
 from applier.sinks.kafka.publisher import TopicPublisher
 from applier.sinks.postgres import sink as sink_module
+from applier.trace import store as store_module
+from applier.trace.segment import Segment
+from applier.trace.store import persist_segment
 from shared_schema.lsn import LsnRange
 from tests.applier.runtime.conftest import FEW, MANY, Ticks, change, create, differences
 
@@ -214,12 +217,17 @@ def test_a_checkpoint_that_fails_holds_no_memory(
     def save(*_: object) -> None:
         raise Infrastructure("the catalog is away")
 
+    made: list[Segment] = []
+
+    def persist(*arguments: Any) -> Segment:
+        made.append(persist_segment(*arguments))
+        return made[-1]
+
     monkeypatch.setattr(Checkpoints, "save", save)
-    context = ticks.lab.spark.sparkContext
-    before = context._jsc.getPersistentRDDs().size()
+    monkeypatch.setattr(store_module, "persist_segment", persist)
     with pytest.raises(Infrastructure, match="away"):
         checkpointer.checkpoint()
-    assert context._jsc.getPersistentRDDs().size() == before
+    assert made and all(segment.released for segment in made)
     monkeypatch.undo()
     checkpointer.checkpoint()
     assert checkpointer.latest.manifest.frontier == ticks.lab.now
