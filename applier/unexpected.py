@@ -29,7 +29,7 @@ MAX_CAUSES = 5
 _STOPPED_SPARK = "stopped SparkContext"
 
 
-def to_trickle_error(subject: object, error: Exception) -> TrickleError:
+def to_trickle_error(subject: object, error: BaseException) -> TrickleError:
     """Return the error itself if it is expected; Infrastructure if a service is away; else UnexpectedFailure."""
     match error:
         case TrickleError():
@@ -38,7 +38,7 @@ def to_trickle_error(subject: object, error: Exception) -> TrickleError:
             return Infrastructure("the Spark driver has stopped")
         case Py4JJavaError() if _STOPPED_SPARK in str(error.java_exception):
             return Infrastructure("the Spark session has stopped")
-        case psycopg.Error() if _is_service_away(error):
+        case psycopg.Error() if is_service_away(error):
             return Infrastructure(f"PostgreSQL is not available: {type(error).__name__} {error.sqlstate or ''}".strip())
     log.error(
         "unexpected error",
@@ -62,19 +62,25 @@ def to_own_error(subject: object, error: Exception) -> TrickleError:
     raise found from error
 
 
-def _is_service_away(error: psycopg.Error) -> bool:
+def is_service_away(error: psycopg.Error) -> bool:
+    """Whether the server is not available; many other errors of one statement are OperationalErrors too."""
     if not error.sqlstate:
         return isinstance(error, psycopg.OperationalError)
-    return error.sqlstate.startswith(_SERVICE_STATES)
+    return is_away_state(error.sqlstate)
 
 
-def _describe_place(error: Exception) -> str:
+def is_away_state(sqlstate: str) -> bool:
+    """Whether a SQLSTATE is one of a server that is not available."""
+    return sqlstate.startswith(_SERVICE_STATES)
+
+
+def _describe_place(error: BaseException) -> str:
     """Return the innermost place in this program."""
     places = [frame for frame in traceback.extract_tb(error.__traceback__) if PROGRAM in Path(frame.filename).parents]
     return f" in {Path(places[-1].filename).relative_to(PROGRAM)}:{places[-1].lineno}" if places else ""
 
 
-def _describe_stack(error: Exception) -> str:
+def _describe_stack(error: BaseException) -> str:
     """Return the stack of the error and of its causes, innermost last, without messages."""
     parts: list[str] = []
     cause: BaseException | None = error

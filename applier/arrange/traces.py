@@ -33,7 +33,7 @@ class Traces:
         self._spark = spark
         self._traces: dict[TableId, Trace] = {trace.table: trace for trace in loaded}
         self.arrangements = Arrangements(spark, memory_budget_mb)
-        self.stopped: Mapping[TableId, str] = {}
+        self.stopped: dict[TableId, str] = {}
         """Relations that the consumer cannot follow, and why."""
 
     def through(self, lsn_range: LsnRange) -> TraceInputs:

@@ -82,7 +82,16 @@ class Checkpoints:
         return str(row[0]) if row else ""
 
     def save(self, applier: str, manifest: Manifest) -> None:
-        """Store a checkpoint as the last one."""
+        """Store a checkpoint as the last one, durably whatever the role's settings say: a lost one looks like a server
+        that was restored."""
+        with self._connection.transaction():
+            self._connection.execute(
+                "SELECT pg_catalog.set_config('synchronous_commit', 'local', true)"
+                " WHERE pg_catalog.current_setting('synchronous_commit') = 'off'"
+            )
+            self._insert(applier, manifest)
+
+    def _insert(self, applier: str, manifest: Manifest) -> None:
         self._connection.execute(
             "INSERT INTO pgtrickle.pgt_checkpoints (applier, frontier, manifest) VALUES (%s, %s::pg_lsn, %s::jsonb)"
             " ON CONFLICT (applier) DO UPDATE SET frontier = excluded.frontier, manifest = excluded.manifest,"

@@ -137,10 +137,13 @@ class Inbox:
         That commit is not before the frontier, nor before any row that precedes the message in its partition.
         """
         self.mark_read(at, offset)
-        marks = self._marks[at]
-        earlier = [lsn for lsn, place in zip(marks.lsns, marks.offsets, strict=True) if place < offset]
-        since = max(self.frontier, Lsn(max(earlier, default=0)))
         known = self._unreadable.get(table)
+        if known is not None and known.since <= self.frontier:
+            return
+        marks = self._marks[at]
+        # Both ascend.
+        place = bisect_left(marks.offsets, offset)
+        since = max(self.frontier, Lsn(marks.lsns[place - 1] if place else 0))
         if known is None or since < known.since:
             self._unreadable[table] = Unreadable(table, since, problem)
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from applier.errors import Infrastructure
+from applier.errors import Infrastructure, UnexpectedFailure
 from applier.ingest import decode, stream
 from applier.ingest.inbox import Inbox, TopicPartition
 from applier.ingest.on_disk import is_plain, move_to_disk, pack_rows
@@ -29,7 +29,7 @@ from applier.spark.scratch import Scratch
 from applier.trace.stamped_rows import Chunk, StampedRow
 from applier.unexpected import to_own_error
 from shared_schema import avro, progress
-from shared_schema.errors import ContractError
+from shared_schema.errors import ContractError, TrickleError
 from shared_schema.table_schema import TableId, TableSchema
 from shared_schema.topics import progress_topic, table_of_topic
 
@@ -91,6 +91,8 @@ class Ingest:
         self._most_bytes = settings.bytes_per_trigger
         self._is_stopping = False
         self._row_files: Scratch | None = None
+        self._logged: set[TableId] = set()
+        """The relations of which the stack of a message that cannot be decoded was logged."""
 
     def start(self) -> None:
         """Start the query at the positions of the inbox."""
@@ -240,9 +242,13 @@ class Ingest:
             return StampedRow(codec.decode(value), codec.schema)
         except Exception as error:
             place = f"message {offset} of {topic}, partition {partition}"
+            if table in self._logged and not isinstance(error, TrickleError):
+                # There may be many of them, and one stack is enough.
+                return _Unreadable(table, f"{place}: {UnexpectedFailure.__name__}")
             own = to_own_error(place, error)
             if table is None:
                 raise
+            self._logged.add(table)
             return _Unreadable(table, f"{place}: {type(own).__name__}")
 
 

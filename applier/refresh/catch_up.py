@@ -56,25 +56,25 @@ class CatchUp:
     checkpoint: LatestCheckpoint
 
     def run(self, row: StreamTableRow, table: StreamTable) -> None:
-        """Queue the deltas that the sinks missed up to PostgreSQL's frontier.
+        """Queue the deltas that the sinks missed up to PostgreSQL's frontier; those of the topic only when its frontier
+        is known, in this tick or a later one.
 
         A stream table that is built to replace another one has no other sinks yet; and one whose sinks hold other rows
         than PostgreSQL is about to give them all rows.
         """
         if self.downstream.follows(table.id) or row.replaces is not None or row.sinks_differ:
             return
-        # Before the frontiers are read: a failure of the publishing thread after that begins all of this again.
-        self.downstream.follow(table.id)
         try:
-            self._queue_missed(row, table)
+            # Followed before anything is computed: a failure of another thread after that begins all of this again.
+            self._queue_missed(row, table, self.downstream.follow_from(table))
         except BaseException:
             self.downstream.forget(table.id)
             raise
 
-    def _queue_missed(self, row: StreamTableRow, table: StreamTable) -> None:
+    def _queue_missed(self, row: StreamTableRow, table: StreamTable, frontiers: dict[str, Lsn]) -> None:
         at = row.lsn
         lagging: dict[Lsn, list[str]] = {}
-        for sink, durable in self.downstream.await_frontiers(table).items():
+        for sink, durable in frontiers.items():
             lagging.setdefault(self._missing_since(table, sink, durable, at), []).append(sink)
         for since, sinks in lagging.items():
             with ExitStack() as leases:
@@ -86,10 +86,12 @@ class CatchUp:
 
     def lacks_since(self, table: StreamTable) -> Lsn | None:
         """Return the LSN from which on a sink may lack deltas that nobody has queued; None when there are none."""
-        if self.downstream.follows(table.id):
-            return None
         return min(
-            (self._durable_until(table, *sink) for sink in self.downstream.frontiers(table).items()), default=None
+            (
+                self.checkpoint.manifest.frontier if durable is None else self._durable_until(table, sink, durable)
+                for sink, durable in self.downstream.unfollowed(table).items()
+            ),
+            default=None,
         )
 
     def _missing_since(self, table: StreamTable, sink: str, durable: Lsn, at: Lsn) -> Lsn:

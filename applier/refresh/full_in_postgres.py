@@ -11,7 +11,7 @@ from psycopg import sql
 
 from applier.catalog.confined import Confined, owner_of
 from applier.catalog.database import Connection
-from applier.errors import CalculationError, Infrastructure
+from applier.errors import CalculationError, Infrastructure, TargetFull
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.pinned_snapshot import PinnedSnapshots
 from applier.sinks.delta import ComputedDelta, StagedDelta
@@ -19,6 +19,7 @@ from applier.sinks.postgres import merge_sql, pg_errors
 from applier.sinks.postgres.full_diff import FullResult, diff_with_target
 from applier.sinks.postgres.gather import DriverLimit, collect_delta
 from applier.sinks.staging.staged_delta import NUMBERS
+from applier.unexpected import is_service_away
 from shared_schema.lsn import Lsn, LsnRange
 
 
@@ -47,9 +48,15 @@ class FullInPostgres:
                 if isinstance(delta, StagedDelta):
                     connection.execute("COMMIT")
                 return delta
-        except psycopg.OperationalError as error:
-            raise Infrastructure(f"the query of {table} was interrupted: {_first_line(error)}") from error
         except psycopg.Error as error:
+            if is_service_away(error):
+                raise Infrastructure(f"the query of {table} was interrupted: {_first_line(error)}") from error
+            if isinstance(error, psycopg.errors.DiskFull):
+                raise TargetFull(
+                    f"PostgreSQL has no space for the result of {table}",
+                    hint="free disk space: then the refresh continues without further action",
+                ) from error
+            # Also a time limit, a limit on temporary files, a materialized view without rows, a lock: this query's own.
             raise CalculationError(
                 f"the query of {table} fails in PostgreSQL: {pg_errors.describe_error(error)}",
                 hint=error.diag.message_hint or "correct the rows or the query",

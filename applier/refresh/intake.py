@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from applier import metrics
 from applier.arrange.traces import Traces
 from applier.ingest.inbox import Inbox
 from applier.refresh.readiness import ANY_RELATION
 from applier.sinks.kafka.publisher import has_topic
+from shared_schema.errors import ContractError
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, Offsets, Progress
-from shared_schema.table_schema import TableSchema
+from shared_schema.table_schema import TableId, TableSchema
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class Intake:
     schema_of: Callable[[Capture], TableSchema]
     sources_elsewhere: bool
     """Whether the rows of the sources are in another database."""
+    _unknown: dict[TableId, Lsn] = field(default_factory=dict)
+    """Where the copies begin whose schema is missing."""
 
     def advance(self) -> Lsn:
         """Move complete rows from the inbox to the traces; return the frontier up to which they are complete."""
@@ -35,7 +41,7 @@ class Intake:
         self.traces.stopped = {capture.table: reason for capture in captures if (reason := self._stops(capture))}
         # Before any row leaves the inbox: a schema may have to be read from Kafka, which may be away.
         new = [capture for capture in captures if not capture.stopped and self._is_new(capture)]
-        schemas = [(capture, self.schema_of(capture)) for capture in new]
+        schemas = [(capture, schema) for capture in new if (schema := self._read_schema(capture)) is not None]
         with self.lock:
             # Not beyond the frontier of before: it may have moved, past captures whose schemas were not read.
             arrivals, gaps = self.inbox.take(frontier), dict(self.inbox.gaps)
@@ -52,6 +58,22 @@ class Intake:
                     self.inbox.forget_unreadable(lost)
         metrics.ROWS_IN.inc(sum(len(run) for runs in arrivals.values() for run in runs))
         return frontier
+
+    def _read_schema(self, capture: Capture) -> TableSchema | None:
+        """Return the schema of a copy; None, with the reason, when it is not on its topic: that concerns its relation.
+
+        What follows is thrown away then, so a schema that comes later does not help: only the next copy does.
+        """
+        problem = "the schema with which it was copied is not on the schemas topic"
+        if self._unknown.get(capture.table) != capture.snapshot_lsn:
+            try:
+                return self.schema_of(capture)
+            except ContractError as error:
+                log.error("a copy cannot be read", extra={"table": str(capture.table), "error": error.log_text})
+                self._unknown[capture.table] = capture.snapshot_lsn
+                self.traces.lose(capture.table, capture.snapshot_lsn, problem)
+        self.traces.stopped[capture.table] = problem
+        return None
 
     def _stops(self, capture: Capture) -> str:
         """Return why a relation cannot be read. What the publications of this database leave out is compared here."""

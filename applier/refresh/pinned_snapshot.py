@@ -17,7 +17,8 @@ import psycopg
 from psycopg import pq, sql
 
 from applier.catalog.database import Connection, connect
-from applier.errors import Infrastructure
+from applier.errors import Infrastructure, RefreshFailed
+from applier.unexpected import is_away_state
 from shared_schema.connections import connect_with_statement
 from shared_schema.lsn import Lsn
 
@@ -85,7 +86,9 @@ def _export_snapshot(exporter: psycopg.Connection[tuple[object, ...]]) -> tuple[
     exporter.pgconn.exec_(b"SET ROLE NONE")
     result = exporter.pgconn.exec_(f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL pgoutput {option}".encode())
     if result.status != pq.ExecStatus.TUPLES_OK:
-        raise Infrastructure(
+        state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+        kind = Infrastructure if not state or is_away_state(state) else RefreshFailed
+        raise kind(
             f"a snapshot at a known LSN cannot be taken: {result.error_message.decode(errors='replace').strip()}",
             hint="max_replication_slots must allow one more slot",
         )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from applier.catalog.history import RefreshExecution
-from applier.errors import SinkAhead
-from applier.plan.stream_table import StreamTable
+from applier.errors import RefreshFailed, SinkAhead
+from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.refresh import RefreshResult, RefreshRows
 from applier.refresh.strategy import RefreshMethod
 from applier.sinks.delta import ComputedDelta, MemoryDelta
@@ -63,6 +63,8 @@ class ResultWriter:
         """
         refresh, rows = result.refresh, result.rows
         if refresh.row.sinks_differ:
+            # Before its position is read: what is being published of it would not end soon.
+            self.downstream.forget(refresh.table.id)
             self._check_sinks_behind(refresh.table, rows.lsn_range.upper)
         held: Lease[ComputedDelta] | None = None
         with ExitStack() as on_failure:
@@ -78,12 +80,17 @@ class ResultWriter:
         if held is not None:
             return WrittenRows(table, held)
         table, everything = refresh.table, LsnRange(ORIGIN, rows.lsn_range.upper)
-        self.downstream.forget(table.id)
         return WrittenRows(table, self.committed.target_rows(table, everything, result_fields(table, rows)).lease())
 
     def _check_sinks_behind(self, table: StreamTable, frontier: Lsn) -> None:
         """Raise SinkAhead when a sink has a later frontier: it would take these rows for old ones."""
-        for sink, durable in self.downstream.await_frontiers(table).items():
+        frontiers = self.downstream.await_frontiers(table)
+        if frontiers is None:
+            raise RefreshFailed(
+                f"the topic of {table} has to begin again, and the broker does not say where it ends",
+                hint="see the log of the applier; it is tried again",
+            )
+        for sink, durable in frontiers.items():
             if durable >= frontier:
                 raise SinkAhead(
                     f"the {sink} sink of {table} stands at {durable}, and PostgreSQL's log at {frontier}",
@@ -106,9 +113,18 @@ class ResultWriter:
         """
         durable = self.downstream.frontiers(table)
         acknowledged = min(durable.values(), default=ORIGIN) if durable else None
+        # The outbox has every delta that PostgreSQL computed.
+        has_gap = not isinstance(table.plan, PostgresQuery) and not self.downstream.follows(table.id)
         with self.downstream.queued(table.id) as queued:
             return self.postgres.replace(
-                table, rows, as_of, execution, also_enqueue=queued, acknowledged=acknowledged, new_plan=new_plan
+                table,
+                rows,
+                as_of,
+                execution,
+                also_enqueue=queued,
+                acknowledged=acknowledged,
+                has_gap=has_gap,
+                new_plan=new_plan,
             )
 
 

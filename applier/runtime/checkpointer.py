@@ -19,6 +19,7 @@ from applier.refresh.stream_tables import StreamTables
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.downstream import Downstream
 from applier.trace.store import TraceStore
+from applier.trace.trace import Base, Trace
 from shared_schema.lsn import Lsn
 
 log = logging.getLogger(__name__)
@@ -76,17 +77,26 @@ class Checkpointer:
             # A sink that was not compared with PostgreSQL yet may lack rows up to here. So may one whose stream table
             # is being written beside the ticks: the commit may have arrived, and its delta is not queued yet.
             sinks = {
-                str(t.id): {sink: str(at) for sink, at in self.downstream.frontiers(t).items()}
+                str(t.id): {sink: str(at) for sink, at in self.downstream.complete_frontiers(t, frontier).items()}
                 for t in self.tables.planned.values()
                 if self.catch_up.lacks_since(t) is None and not self.long_writes.is_writing(t.id)
             }
         if frontier <= self.latest.manifest.frontier or self.has_lost_history():
             return
         offsets = self.intake.restart_offsets(frontier)
-        bases = [(trace, self.store.append(trace, frontier)) for trace in self.traces]
-        entries = [self.store.entry(trace, base) for trace, base in bases]
-        manifest = Manifest(frontier, offsets, entries, sinks)
-        self._save(manifest)
+        bases: list[tuple[Trace, Base]] = []
+        try:
+            for trace in self.traces:
+                bases.append((trace, self.store.append(trace, frontier)))
+            with self.tick_lock:
+                # Between two ticks: a capture changes several of the fields.
+                entries = [self.store.entry(trace, base) for trace, base in bases]
+            manifest = Manifest(frontier, offsets, entries, sinks)
+            self._save(manifest)
+        except BaseException:
+            for trace, base in bases:
+                trace.release(base)
+            raise
         with self.tick_lock:
             # Between two ticks: the planner of refreshes depends on what the traces hold.
             for trace, base in bases:
@@ -104,8 +114,6 @@ class Checkpointer:
         """Return the frontier of the last tick, or an older one that a sink or a stream table still needs."""
         planned = self.tables.planned
         needed = [self.last_tick()]
-        if (unpublished := self.downstream.unpublished_since()) is not None:
-            needed.append(unpublished)
         if self.delta_sink and not delta_written:
             sink = self.delta_sink
             needed += [sink.frontier(table) for table in planned.values() if not sink.queue.is_idle(table.id)]
@@ -115,6 +123,9 @@ class Checkpointer:
         passed = self.latest.manifest.frontier
         if sum(trace.overlay_volume for trace in self.traces) <= self.settings().max_buffer_rows:
             needed += [row.lsn for row in self.catalog.stream_tables.all() if row.lsn and row.lsn >= passed]
-            # Likewise the frontier of a sink that was not compared with PostgreSQL since the start.
+            # Likewise what is not on its topic yet, which is queued in memory only: a crash then means all rows again.
+            if (unpublished := self.downstream.unpublished_since()) is not None:
+                needed.append(unpublished)
+            # And the frontier of a sink that was not compared with PostgreSQL since the start.
             needed += [since for since in map(self.catch_up.lacks_since, planned.values()) if since]
         return min(needed)

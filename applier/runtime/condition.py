@@ -100,8 +100,3 @@ class ApplierCondition:
         """Seconds since the consumer was last heard of; -1 if it never was."""
         last = max((at for at in (self._heard_at, self._consumer_at) if at is not None), default=None)
         return -1.0 if last is None else max(0.0, time.monotonic() - last)
-
-    @property
-    def broker_age_s(self) -> float:
-        """Seconds since a beat arrived through the broker; -1 if none ever did."""
-        return -1.0 if self._heard_at is None else max(0.0, time.monotonic() - self._heard_at)

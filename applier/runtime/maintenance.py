@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psycopg
 
@@ -15,7 +15,7 @@ from applier.catalog.catalog import Catalog
 from applier.errors import Infrastructure
 from applier.refresh.stream_tables import StreamTables
 from applier.runtime.checkpointer import Checkpointer
-from applier.sinks.delta_lake.sink import DeltaSink
+from applier.sinks.delta_lake.sink import DeltaSink, TableError
 from applier.unexpected import to_trickle_error
 
 log = logging.getLogger(__name__)
@@ -50,6 +50,8 @@ class Maintenance:
     """Held by every tick: another holder reads the state between two ticks."""
     settings: Callable[[], MaintenanceSettings]
     on_failure: Callable[[BaseException], None]
+    _to_suspend: dict[int, TableError] = field(default_factory=dict)
+    """The stream tables whose suspension is not in the catalog yet: it may be away."""
 
     def run(self, stopping: threading.Event) -> None:
         """Work until `stopping` is set; report a failure to the main thread, which then stops the applier."""
@@ -92,11 +94,22 @@ class Maintenance:
             log.warning("history could not be pruned", extra={"error": str(error).splitlines()[0]})
 
     def flush_delta(self) -> None:
-        """MERGE the queued deltas; suspend a stream table when another program wrote to its Delta table."""
-        for table, error in self.delta_sink.flush() if self.delta_sink else []:
+        """MERGE the queued deltas; suspend the stream tables whose Delta table cannot be written."""
+        if self.delta_sink is None:
+            return
+        for table, error in self.delta_sink.flush():
+            self._to_suspend[table.id] = table, error
+            # When it is resumed, Delta is given what it lacks.
+            self.checkpointer.downstream.forget(table.id)
+        for table, error in list(self._to_suspend.values()):
+            try:
+                self.catalog.stream_tables.suspend(table.id, error)
+            except (Infrastructure, psycopg.OperationalError) as away:
+                log.warning("a suspension will be repeated", extra={"error": str(away).splitlines()[0]})
+                return
             log.error("stream table suspended", extra={"table": str(table), "error": error.log_text})
-            self.catalog.stream_tables.suspend(table.id, error)
             metrics.SUSPENSIONS.inc()
+            del self._to_suspend[table.id]
 
     def checkpoint(self) -> None:
         """Write all deltas to Delta, then checkpoint the traces, if the frontier has moved since the last time."""

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import psycopg
+
 from applier import metrics
 from applier.catalog.catalog import Catalog
 from applier.errors import Infrastructure, PublishingFailed
@@ -36,6 +38,14 @@ class Publishing:
     visible: CommitToVisible
     on_failure: Callable[[BaseException], None]
 
+    def open(self) -> None:
+        """Before the first tick: find out where the topics end, so that nobody has to catch up without need."""
+        try:
+            if self.downstream.has_topics:
+                self.downstream.open_topics()
+        except Infrastructure as error:
+            log.warning("the topics are opened later", extra={"error": error.log_text})
+
     def run(self, stopping: threading.Event) -> None:
         """Publish until `stopping` is set; report a failure to the main thread, which then stops the applier."""
         failures = 0
@@ -43,13 +53,17 @@ class Publishing:
             while not stopping.is_set():
                 self.downstream.wait_for_deltas(LOOK_EVERY_S)
                 try:
+                    if self.downstream.has_topics:
+                        # Though there may be nothing to publish: ticks need the frontiers of the topics.
+                        self.downstream.open_topics()
                     self.publish(stopping)
                     failures = 0
-                except Infrastructure as error:
+                except (Infrastructure, psycopg.OperationalError) as error:
                     pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
                     failures += 1
                     metrics.PUBLISHING_FAILURES.inc()
-                    log.warning("publishing will be repeated", extra={"error": error.log_text, "after_s": pause})
+                    problem = str(error).splitlines()[0]
+                    log.warning("publishing will be repeated", extra={"error": problem, "after_s": pause})
                     stopping.wait(pause)
         except BaseException as error:
             self.on_failure(error)
@@ -62,8 +76,9 @@ class Publishing:
                 self.visible.observe(TOPIC, table, delta.lsn_range.lower)
         except PublishingFailed as error:
             log.exception("stream table suspended", extra={"error": error.log_text})
-            self.catalog.stream_tables.suspend(error.pgt_id, error)
+            # First: if the catalog cannot be reached, it catches up, fails again and is suspended then.
             self.downstream.forget(error.pgt_id)
+            self.catalog.stream_tables.suspend(error.pgt_id, error)
             metrics.SUSPENSIONS.inc()
 
     def finish(self) -> None:
@@ -73,7 +88,7 @@ class Publishing:
         timer.start()
         try:
             self.publish(stopping)
-        except Infrastructure as error:
-            log.warning("the last deltas are not published", extra={"error": error.log_text})
+        except (Infrastructure, psycopg.OperationalError) as error:
+            log.warning("the last deltas are not published", extra={"error": str(error).splitlines()[0]})
         finally:
             timer.cancel()

@@ -83,6 +83,7 @@ class Applier:
             self.live_settings.report(database)
             parts.ingest.start()
             publishing = wiring.publishing(parts, self._fail)
+            publishing.open()
             beats = wiring.beats(status, parts.history)
             background = {
                 "maintenance": maintenance.run,

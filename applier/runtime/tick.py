@@ -176,9 +176,9 @@ def run_tick(
     confirmed = {refresh.table.id for refresh in finished if vouch.confirms(refresh)}
     now = datetime.now(UTC)
     # What was written beside the earlier ticks, then the long refreshes of earlier ticks.
-    _conclude(writer.take_written(), tables=tables, planner=planner, writer=writer, failures=failures)
+    away = _conclude(writer.take_written(), tables=tables, planner=planner, writer=writer, failures=failures)
     write = partial(_write, vouch=vouch, tables=tables, planner=planner, writer=writer, failures=failures)
-    write(_keep(computer.take_finished(finished), confirmed))
+    away += write(_keep(computer.take_finished(finished), confirmed))
     rows = alterations.carry_out(frontier, waits=vouch.is_unsettled)
     for pgt_id in tables.forget_dropped([] if vouch.has_lost_history else rows):
         writer.forget(pgt_id)
@@ -203,8 +203,10 @@ def run_tick(
             if tables.is_due(row, table, frontier, now, ignore_schedules=ignore_schedules):
                 refreshes.append(planner.plan(row, table, frontier, now))
     vouch.begin(refreshes)
-    write(computer.compute(refreshes))
+    away += write(computer.compute(refreshes))
     writer.publish()  # the topic at once, Delta now and then, both in the background
+    if away:
+        raise away[0]
     return frontier
 
 
@@ -226,8 +228,8 @@ def _conclude(
     planner: PlannerPort,
     writer: WriterPort,
     failures: FailuresPort,
-) -> None:
-    """Take over what was written beside the ticks: each of them, then the first failure that concerns all is raised."""
+) -> list[Exception]:
+    """Take over what was written beside the ticks; return the failures that concern all."""
     away: list[Exception] = []
     for write in writes:
         refresh = write.result.refresh
@@ -238,8 +240,7 @@ def _conclude(
                         _learn(planner, failures, write.result)
             except Exception as error:
                 away.append(error)
-    if away:
-        raise away[0]
+    return away
 
 
 def _write(
@@ -250,12 +251,12 @@ def _write(
     planner: PlannerPort,
     writer: WriterPort,
     failures: FailuresPort,
-) -> None:
+) -> list[TrickleError]:
     """Write the changed rows and move the other frontiers in one commit, so that a reader sees all or none of it.
 
     Whatever happens, the end closes the leases of the results; the queues of the sinks have leases of their own. A
-    service that was away while one of them was computed concerns none of the others: they are written, then it is
-    raised.
+    service that was away while one of them was computed concerns none of the others: its errors are returned, and the
+    end of the tick raises them.
     """
     with ExitStack() as leases:
         computed = [leases.enter_context(result) for result in results]
@@ -286,8 +287,7 @@ def _write(
                 with failures.contain(result.refresh.row, result):
                     if writer.write_back(result, partial(_may_be_shown, vouch, tables, result.refresh.table)):
                         _learn(planner, failures, result)
-    if away:
-        raise away[0]
+    return away
 
 
 def _may_be_shown(vouch: VouchPort, tables: StreamTablesPort, table: StreamTable) -> bool:

@@ -157,7 +157,8 @@ class Wiring:
         sources = CapturedSources(catalog, traces, settings.sources_elsewhere)
         computer = self._computer(spark, traces, intake)
         delta_sink = self._delta_sink() if settings.delta_sink else None
-        downstream = Downstream(self._open_publisher if settings.publish_sink else None, delta_sink)
+        open_publisher = self._open_publisher if settings.publish_sink else None
+        downstream = Downstream(open_publisher, delta_sink, lambda: self._settings().max_buffer_rows)
         latest = LatestCheckpoint(manifest)
         history = ServerHistory(
             None if settings.sources_elsewhere else catalog.frontiers,

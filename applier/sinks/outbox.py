@@ -34,13 +34,32 @@ def enqueue(cursor: Cursor, table: StreamTable, delta: Delta, *, also_empty: boo
 def enqueue_refill(cursor: Cursor, pgt_id: int, until: Lsn) -> None:
     """Store that every other sink needs all rows, as of `until`, instead of what the outbox holds for it so far."""
     cursor.execute("DELETE FROM pgtrickle.pgt_outbox WHERE pgt_id = %s", (pgt_id,))
+    _enqueue_mark(cursor, pgt_id, until)
+
+
+def enqueue_gap(cursor: Cursor, pgt_id: int, until: Lsn) -> None:
+    """Store that a sink may lack deltas up to `until` that the outbox does not hold: it needs all rows.
+
+    A delta of the outbox that ends there has been stored with all that was lacking before it.
+    """
+    _enqueue_mark(cursor, pgt_id, until)
+
+
+def _enqueue_mark(cursor: Cursor, pgt_id: int, until: Lsn) -> None:
+    """Store a delta from the origin without rows, which stands for all rows."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, pa.schema([])):
         pass
     cursor.execute(
-        "INSERT INTO pgtrickle.pgt_outbox VALUES (%s, %s::pg_lsn, %s::pg_lsn, 0, %s)",
+        "INSERT INTO pgtrickle.pgt_outbox VALUES (%s, %s::pg_lsn, %s::pg_lsn, 0, %s) ON CONFLICT DO NOTHING",
         (pgt_id, str(ORIGIN), str(until), sink.getvalue().to_pybytes()),
     )
+
+
+def stored_frontiers(cursor: Cursor, pgt_id: int) -> set[Lsn]:
+    """Return the upper ends of the deltas that the outbox holds."""
+    cursor.execute("SELECT DISTINCT new_frontier::text FROM pgtrickle.pgt_outbox WHERE pgt_id = %s", (pgt_id,))
+    return {Lsn.parse(str(row[0])) for row in cursor.fetchall()}
 
 
 def _ordered_parts(cursor: Cursor, table: StreamTable, delta: Delta) -> Iterator[pa.Table]:

@@ -24,6 +24,7 @@ def needs_file(spark: SparkSession, rows: pa.Table) -> bool:
 def frame_from_file(spark: SparkSession, rows: pa.Table, schema: StructType, group_rows: int | None) -> DataFrame:
     """Write the rows to a file and return a frame that reads it; the file is deleted together with `rows`."""
     file = Path(spark.sparkContext._temp_dir or gettempdir(), f"rows-{uuid4().hex}.parquet")
-    pq.write_table(rows.select(schema.names), file, row_group_size=group_rows, compression="lz4")
+    # Before it is written: on a full disk a part of it would stay.
     weakref.finalize(rows, file.unlink, missing_ok=True)
+    pq.write_table(rows.select(schema.names), file, row_group_size=group_rows, compression="lz4")
     return spark.read.schema(schema).parquet(str(file))

@@ -335,6 +335,13 @@ class Trace:
             for segment in {*retired.segments} - {*base.segments, *previous.segments}:
                 segment.release()
 
+    def release(self, base: Base) -> None:
+        """Release a newer base that will not be used."""
+        with self._lock:
+            held = {*self._base.segments, *(self._retired.segments if self._retired is not None else ())}
+        for segment in {*base.segments} - held:
+            segment.release()
+
     def _add_missing_columns(self, chunk: pa.Table) -> pa.Table:
         schema = trace_schema(self.columns)
         arrays = [

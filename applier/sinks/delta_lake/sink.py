@@ -33,13 +33,20 @@ from applier.sinks.delta_queue import DeltaQueue
 from applier.sinks.net_delta import row_tuples
 from applier.sinks.postgres.target_snapshot import PartialTarget, read_target_snapshot
 from applier.spark.delta_files import optimize_and_vacuum
+from applier.unexpected import to_trickle_error
 from applier.zset import WEIGHT, Row, column_name, column_names, copies_of, identity, net
+from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.topics import escape_name
 
 log = logging.getLogger(__name__)
 
 _ACT = "__act"
+
+TableError = tuple[StreamTable, TrickleError]
+
+PANIC = "PanicException"
+"""The class of a panic in delta-rs, which is no Exception and cannot be imported."""
 
 PROPERTIES = {"delta.checkpointInterval": "100", "delta.dataSkippingNumIndexedCols": "32"}
 """For readers: few log files to read, and statistics for data skipping. Retention is `delta_retention_hours`."""
@@ -84,9 +91,10 @@ class DeltaSink:
 
     def frontier(self, table: StreamTable) -> Lsn:
         """Return the frontier of the newest commit of this stream table; ORIGIN when there is none."""
-        if table.id not in self._durable:
-            self._durable[table.id] = self._read_frontier(table)
-        return self._durable[table.id]
+        # Another thread may drop what is known meanwhile.
+        if (known := self._durable.get(table.id)) is None:
+            known = self._durable[table.id] = self._read_frontier(table)
+        return known
 
     def _read_frontier(self, table: StreamTable) -> Lsn:
         if not DeltaTable.is_deltatable(self.path(table)):
@@ -100,25 +108,26 @@ class DeltaSink:
         with self._writing:
             return self.frontier(table)
 
-    def flush(self) -> list[tuple[StreamTable, TargetDiverged]]:
-        """Write all queued deltas; return the stream tables to whose Delta table another program wrote."""
-        diverged: list[tuple[StreamTable, TargetDiverged]] = []
+    def flush(self) -> list[TableError]:
+        """Write all queued deltas; return the stream tables that cannot be written, with the errors: another program
+        wrote to the Delta table, or something that nobody foresaw."""
+        failed: list[TableError] = []
         for table_id in self.queue.tables():
             with self._writing:
-                while self._flush_once(table_id, diverged):
+                while self._flush_once(table_id, failed):
                     pass
-        return diverged
+        return failed
 
     def flush_table(self, table_id: int) -> None:
         """Write the queued deltas of one stream table now; raise TargetDiverged when another program wrote to it."""
-        diverged: list[tuple[StreamTable, TargetDiverged]] = []
+        failed: list[TableError] = []
         with self._writing:
-            while self._flush_once(table_id, diverged):
+            while self._flush_once(table_id, failed):
                 pass
-        for _, error in diverged:
+        for _, error in failed:
             raise error
 
-    def _flush_once(self, table_id: int, diverged: list[tuple[StreamTable, TargetDiverged]]) -> bool:
+    def _flush_once(self, table_id: int, failed: list[TableError]) -> bool:
         """Make one commit of the queued deltas; return whether some are left for another one."""
         with self.queue.lease(table_id) as queued:
             if not queued:
@@ -143,18 +152,25 @@ class DeltaSink:
                 return False
             except TargetDiverged as error:
                 metrics.DELTA_DIVERGED.inc()
-                diverged.append((table, error))
+                failed.append((table, error))
                 reached = queued[-1][1].lsn_range.upper
+            except BaseException as error:
+                if not isinstance(error, Exception) and type(error).__name__ != PANIC:
+                    raise
+                # The deltas stay queued, so that nothing counts as written.
+                failed.append((table, to_trickle_error(f"writing the Delta table of {table}", error)))
+                self._durable.pop(table_id, None)
+                return False
         return self.queue.remove_until(table_id, reached)
 
     def tidy(self, tables: Iterable[StreamTable], retention_hours: int) -> None:
         """Compact small files and delete old ones; readers find every version of the last `retention_hours`."""
         for table in tables:
-            if not DeltaTable.is_deltatable(self.path(table)):
-                continue
             try:
+                if not DeltaTable.is_deltatable(self.path(table)):
+                    continue
                 optimize_and_vacuum(DeltaTable(self.path(table)), retention_hours)
-            except (DeltaError, OSError) as error:
+            except Exception as error:
                 log.warning("delta table could not be tidied", extra={"table": str(table), "error": str(error)[:300]})
 
     def _write(self, table: StreamTable, deltas: list[Delta]) -> Lsn:

@@ -26,9 +26,10 @@ from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import Delta
 from applier.sinks.kafka.change_rows import last_position, topic_schema
 from applier.sinks.kafka.publication import Numbering, Publication
+from applier.unexpected import is_service_away
 from shared_schema import avro, progress
 from shared_schema.change_row import ChangeRow
-from shared_schema.errors import TrickleError
+from shared_schema.errors import ContractError, TrickleError
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.progress import Capture, Checkpoint, CommitPart, Offsets, Progress, ProgressRecord
 from shared_schema.table_schema import TableId
@@ -58,6 +59,27 @@ PART_BYTES = 256 * 1024 * 1024
 STOP_EVERY_ROWS = 256
 """How often publishing looks whether it should stop."""
 
+OVERSIZE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_MSG_SIZE})
+
+REFUSALS = OVERSIZE | {
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_CONFIG,
+    KafkaError.INVALID_RECORD,
+}
+"""Answers about one topic or one row that do not change by themselves."""
+
+WITHOUT_TOPIC = "without the topics: set publish_sink to off"
+
+OVERSIZE_HINT = (
+    "raise max.message.bytes of the topic or message.max.bytes of the broker, and message.max.bytes in"
+    " PG_TRICKLE_KAFKA_OPTIONS; then SELECT pgtrickle.resume_stream_table(…)"
+)
+
 TableDelta = tuple[StreamTable, Delta]
 
 
@@ -85,19 +107,35 @@ class _OpenTransaction:
 
 @contextmanager
 def _of_one_table(table: StreamTable) -> Iterator[None]:
-    """Whatever is wrong with the rows of a stream table concerns that one; the broker and the server concern all."""
+    """Whatever is wrong with the rows or the topic of a stream table concerns that one; a broker or a server that is
+    away concerns all."""
     try:
         yield
-    except (KafkaException, TrickleError, PublishingStopped):
+    except (KafkaException, Infrastructure, PublishingFailed, PublishingStopped) as error:
+        if isinstance(error, KafkaException) and error.args[0].code() in REFUSALS:
+            raise _refusal(table, error.args[0]) from error
         raise
-    except psycopg.OperationalError as error:
-        raise Infrastructure(f"rows of {table} could not be read: {str(error).splitlines()[0]}") from error
+    except TrickleError as error:
+        raise PublishingFailed(
+            f"{table} cannot be published: {error.problem}", hint=error.hint or WITHOUT_TOPIC, pgt_id=table.id
+        ) from error
     except Exception as error:
+        if isinstance(error, psycopg.Error) and is_service_away(error):
+            raise Infrastructure(f"rows of {table} could not be read: {str(error).splitlines()[0]}") from error
         raise PublishingFailed(
             f"the rows of {table} cannot be published: {type(error).__name__}",
-            hint="see the log of the applier; without the topic: set publish_sink to off",
+            hint=f"see the log of the applier; {WITHOUT_TOPIC}",
             pgt_id=table.id,
         ) from error
+
+
+def _refusal(table: StreamTable, error: KafkaError) -> PublishingFailed:
+    """Return the error of a stream table whose row or topic the broker refuses, for good."""
+    if error.code() in OVERSIZE:
+        problem, hint = "a row of it is too large", OVERSIZE_HINT
+    else:
+        problem, hint = "the broker refuses its topic", f"allow it on the broker; {WITHOUT_TOPIC}"
+    return PublishingFailed(f"{table} cannot be published: {problem}: {error.str()}", hint=hint, pgt_id=table.id)
 
 
 def _upper_of(table_delta: TableDelta) -> Lsn:
@@ -132,7 +170,8 @@ class TopicPublisher:
         self.begun: dict[int, Numbering] = {}
         """The deltas that this process has begun to publish; a publisher that replaces this one continues them."""
         self._ends: Offsets = defaultdict(dict)
-        self._undelivered: KafkaError | None = None
+        self._undelivered: tuple[StreamTable | None, KafkaError] | None = None
+        """The first row that the broker did not accept, with its stream table."""
         self._producer = Producer(
             client
             | {"transactional.id": transactional_id, "acks": "all", "linger.ms": 1, "transaction.timeout.ms": 600_000}
@@ -145,8 +184,11 @@ class TopicPublisher:
             self._producer.init_transactions(WAIT_S)
             self._read_progress()
             self._keep_rows()
-        except KafkaException as error:
-            raise Infrastructure(f"the publication topics could not be opened: {error.args[0].str()}") from error
+        except (KafkaException, TimeoutError) as error:
+            raise Infrastructure(f"the publication topics could not be opened: {_describe(error)}") from error
+        except ContractError as error:
+            # Where the topics end is not known, of none of them.
+            raise Infrastructure(f"the publication topics could not be opened: {error.problem}") from error
 
     def frontier(self, table: StreamTable) -> Lsn:
         """Return the frontier of the topic; ORIGIN when nothing was ever published, or when a part of a delta is on the
@@ -165,9 +207,12 @@ class TopicPublisher:
         new = NewTopic(topic, num_partitions=1, replication_factor=self._replication, config=config | BROKER_TIME)
         try:
             self._admin.create_topics([new])[topic].result(WAIT_S)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise Infrastructure(f"topic {topic} could not be created: {error.args[0].str()}") from error
+        except (KafkaException, TimeoutError) as error:
+            code = error.args[0].code() if isinstance(error, KafkaException) else None
+            if code in REFUSALS:
+                raise
+            if code != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise Infrastructure(f"topic {topic} could not be created: {_describe(error)}") from error
         self._topics.add(topic)
 
     def _read_progress(self) -> None:
@@ -214,9 +259,9 @@ class TopicPublisher:
                 to_set.append(ConfigResource(ResourceType.TOPIC, resource.name, incremental_configs=entry))
             for done in self._admin.incremental_alter_configs(to_set).values() if to_set else ():
                 done.result(WAIT_S)
-        except KafkaException as error:
+        except (KafkaException, TimeoutError) as error:
             # Without the right to alter topics the rows are published all the same.
-            log.warning("publication topics may lose rows by retention", extra={"error": error.args[0].str()})
+            log.warning("publication topics may lose rows by retention", extra={"error": _describe(error)})
 
     def _note(self, record: ProgressRecord) -> None:
         match record:
@@ -243,7 +288,8 @@ class TopicPublisher:
         if not deltas:
             return
         for table, _ in deltas:
-            self._ensure(table_topic(self._prefix, table.table), KEPT)
+            with _of_one_table(table):
+                self._ensure(table_topic(self._prefix, table.table), KEPT)
         open_transaction = _OpenTransaction()
         try:
             self._producer.begin_transaction()
@@ -251,8 +297,10 @@ class TopicPublisher:
                 self._publish_group(list(group), open_transaction, is_stopped)
             self._commit(open_transaction, [])
         except KafkaException as error:
+            # A row that was refused makes all later calls of the transaction fail.
+            refused = self._find_refusal()
             self._abort()
-            raise Infrastructure(f"publishing failed: {error.args[0].str()}") from error
+            raise refused or Infrastructure(f"publishing failed: {error.args[0].str()}") from error
         except BaseException:
             self._abort()
             raise
@@ -308,7 +356,8 @@ class TopicPublisher:
         if self._producer.flush(WAIT_S):
             raise Infrastructure("the broker did not accept the published rows in time")
         if self._undelivered is not None:
-            raise Infrastructure(f"the broker rejected the published rows: {self._undelivered.str()}")
+            error = self._undelivered[1]
+            raise self._find_refusal() or Infrastructure(f"the broker rejected the published rows: {error.str()}")
         records: list[Progress | Capture] = [
             self._capture(publication) if is_capture else self._progress(publication, transaction.ends)
             for publication, is_capture in transaction.finished
@@ -325,6 +374,13 @@ class TopicPublisher:
         log.debug("published" if not unfinished else "published in part", extra=extra)
         transaction.restart()
 
+    def _find_refusal(self) -> PublishingFailed | None:
+        """Return the error of the stream table of which the broker refused a row; None when there is none."""
+        table, error = self._undelivered or (None, None)
+        if table is None or error is None or error.code() not in REFUSALS:
+            return None
+        return _refusal(table, error)
+
     def _abort(self) -> None:
         # The schemas that the aborted transaction wrote are not on the topic.
         self._schemas.clear()
@@ -339,22 +395,25 @@ class TopicPublisher:
     def _send_schema(self, table: StreamTable) -> None:
         codec = avro.codec(topic_schema(table))
         if codec.id not in self._schemas:
-            self._send(schemas_topic(self._prefix), codec.text.encode(), codec.id.hex().encode(), None)
+            self._send(None, schemas_topic(self._prefix), codec.text.encode(), codec.id.hex().encode(), None)
             self._schemas.add(codec.id)
 
     def _send_row(self, publication: Publication, row: ChangeRow, transaction: _OpenTransaction) -> None:
-        topic = table_topic(self._prefix, publication.table.table)
-        codec = avro.codec(topic_schema(publication.table))
+        table = publication.table
+        topic = table_topic(self._prefix, table.table)
+        codec = avro.codec(topic_schema(table))
         value = codec.encode(row)
-        self._send(topic, value, None if row.values is None else codec.encode_key(row.values), transaction.ends)
+        self._send(table, topic, value, None if row.values is None else codec.encode_key(row.values), transaction.ends)
         publication.sent += 1
         transaction.rows += 1
         transaction.size += len(value)
 
-    def _send(self, topic: str, value: bytes, key: bytes | None, ends: Offsets | None) -> None:
+    def _send(
+        self, table: StreamTable | None, topic: str, value: bytes, key: bytes | None, ends: Offsets | None
+    ) -> None:
         def note_delivery(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                self._undelivered = error
+                self._undelivered = self._undelivered or (table, error)
             elif ends is not None:
                 ends[topic][0] = self._next_offset(topic, message.offset())
 
@@ -400,6 +459,6 @@ class TopicPublisher:
         position = last_position(delta.lsn_range)
         return Capture(self._slot(table), table.table, table.relid, position, publication.sent, schema_id=schema_id)
 
-    def close(self) -> None:
-        """Close the producer; between two ticks it has nothing in flight."""
-        self._producer.flush(5)
+
+def _describe(error: KafkaException | TimeoutError) -> str:
+    return str(error.args[0].str()) if isinstance(error, KafkaException) else "the broker does not answer"

@@ -16,11 +16,9 @@ from applier.sinks.postgres.copy_text import encode_csv
 from applier.zset import column_name
 from shared_schema.errors import TrickleError
 
-_TRANSIENT_CLASSES = ("08", "40", "57", "58")
-"""Classes of SQLSTATE that are not about the stream table: connection, serialization, operator, system."""
-
-_TRANSIENT_CODES = ("53300", "53200")
-"""Too many connections; out of memory."""
+_TRANSIENT = ("08", "40", "57P", "58", "53300", "53200")
+"""Beginnings of the SQLSTATEs that are not about the stream table: connection, serialization, shutdown, system, too
+many connections, out of memory."""
 
 _MESSAGES: dict[type[psycopg.Error], tuple[str, str]] = {
     errors.UndefinedTable: ("its table does not exist", "drop the stream table and create it again"),
@@ -50,7 +48,7 @@ def is_about_rows(error: psycopg.Error) -> bool:
 def is_transient(error: psycopg.Error) -> bool:
     """Whether the rows do not cause the error, so that the same write may succeed later."""
     state = error.sqlstate or ""
-    return not state or state[:2] in _TRANSIENT_CLASSES or state in _TRANSIENT_CODES
+    return not state or state.startswith(_TRANSIENT)
 
 
 def to_refresh_error(error: psycopg.Error, table: StreamTable, row: str | None) -> TrickleError:

@@ -18,7 +18,7 @@ from applier.catalog.history import HistoryRow, RefreshExecution, record_refresh
 from applier.ingest.source_times import SourceTimes
 from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import ComputedDelta, Delta, MemoryDelta, StagedDelta
-from applier.sinks.outbox import acknowledge, enqueue, enqueue_refill
+from applier.sinks.outbox import acknowledge, enqueue, enqueue_gap, enqueue_refill, stored_frontiers
 from applier.sinks.postgres.full_diff import FullResult, diff_with_target
 from applier.sinks.postgres.gather import DriverLimit, collect_delta
 from applier.sinks.postgres.key_index import create_key_index, fit_key
@@ -80,6 +80,7 @@ class PostgresSink:
         *,
         also_enqueue: Sequence[Delta] = (),
         acknowledged: Lsn | None = None,
+        has_gap: bool = False,
         new_plan: bool = False,
         refills: bool = False,
     ) -> ComputedDelta:
@@ -87,9 +88,9 @@ class PostgresSink:
 
         `rows` may be the difference itself, when it was found before. With `acknowledged`, the frontier that every
         other sink has reached, the difference goes to the outbox until they have it, together with `also_enqueue`:
-        earlier deltas that they still need and that cannot be computed again. With `new_plan` also when nothing
-        differs: what was written before cannot be computed with the plan of now. With `refills` the other sinks are
-        given all rows instead, and the outbox only remembers that.
+        earlier deltas that they still need and that cannot be computed again. With `has_gap` they may need more than
+        these: then all rows. With `new_plan` also when nothing differs: what was written before cannot be computed with
+        the plan of now. With `refills` the other sinks are given all rows instead, and the outbox only remembers that.
         """
         started = time.monotonic()
 
@@ -107,8 +108,12 @@ class PostgresSink:
             counts = self._writer.write(cursor, table, self._writer.merge_method(cursor, table), delta)
             if acknowledged is not None:
                 acknowledge(cursor, table.id, acknowledged)
+                if has_gap and delta.lsn_range.lower:
+                    enqueue_gap(cursor, table.id, delta.lsn_range.lower)
+                stored = stored_frontiers(cursor, table.id) if also_enqueue else set()
                 for pending in also_enqueue:
-                    enqueue(cursor, table, pending)
+                    if pending.lsn_range.upper > acknowledged and pending.lsn_range.upper not in stored:
+                        enqueue(cursor, table, pending)
                 enqueue(cursor, table, delta, also_empty=new_plan)
             if refills:
                 enqueue_refill(cursor, table.id, rows.lsn_range.upper)

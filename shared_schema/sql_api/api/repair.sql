@@ -40,15 +40,18 @@ BEGIN
     PERFORM pg_logical_emit_message(true, 'pg_trickle', 'reinitialize ' || stream_table);
 END $$;
 
--- Ends a request, and the suspension with it. The applier calls it in the transaction that writes the rows.
+-- Ends a request, and the suspension with it. The applier calls it in the transaction that writes the rows. A stream table
+-- that was paused meanwhile stays paused. One that was suspended meanwhile, for its topic or its Delta table, stays suspended
+-- and its request refused: resuming repeats it.
 CREATE OR REPLACE FUNCTION pgtrickle._note_reinitialized(stream_table bigint, request timestamptz) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- A later request stays: what it is about may not be in these rows.
-    DELETE FROM pgtrickle.pgt_reinitializations r WHERE r.pgt_id = stream_table AND r.requested_at <= request;
+    DELETE FROM pgtrickle.pgt_reinitializations r
+    WHERE r.pgt_id = stream_table AND r.requested_at <= request AND r.refused_at IS NULL;
     IF FOUND THEN
         UPDATE pgtrickle.pgt_stream_tables s
-        SET status = 'ACTIVE', last_error_at = NULL, last_error_code = NULL, last_error_message = NULL,
+        SET status = CASE WHEN s.status = 'PAUSED' THEN s.status ELSE 'ACTIVE' END, last_error_at = NULL, last_error_code = NULL, last_error_message = NULL,
             last_error_hint = NULL,
             sinks_differ_since = CASE WHEN EXISTS (
                 SELECT FROM pg_trigger t WHERE t.tgrelid = s.pgt_relid AND t.tgname = 'pgt_refuse_dml'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from random import Random
 
@@ -267,6 +268,18 @@ def test_a_message_that_cannot_be_decoded_holds_nobody_back() -> None:
     assert (lost["b"].since, lost["b"].problem) == (Lsn(5), "why not")
     inbox.forget_unreadable(lost["a"])
     assert [one.table.name for one in inbox.unreadable()] == ["b"]
+
+
+def test_many_messages_that_cannot_be_decoded_after_many_commits() -> None:
+    """The inbox is locked meanwhile, and a tick waits for it."""
+    inbox, table = Inbox(), TableId("public", "a")
+    for number in range(20_000):
+        inbox.add_row(at("a"), number, arrival("a", number + 1, 0))
+    began = time.monotonic()
+    for number in range(5_000):
+        inbox.add_unreadable(at("a"), 20_000 + number, table, "why")
+    assert time.monotonic() - began < 2
+    assert [one.since for one in inbox.unreadable()] == [Lsn(20_000)]
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=12), st.randoms(use_true_random=False))

@@ -12,9 +12,10 @@ from applier.catalog.catalog import Catalog
 from applier.catalog.database import Connection, Database
 from applier.catalog.install import install_catalog
 from applier.catalog.stream_tables import StreamTableRow
+from applier.errors import CalculationError
 from applier.plan.depth import Thresholds
 from applier.plan.stream_table import PostgresQuery
-from applier.refresh.full_in_postgres import run_query
+from applier.refresh.full_in_postgres import FullInPostgres, run_query
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.sinks.postgres.full_diff import FullResult, diff_with_target
 from applier.sql.plan_query import plan_query
@@ -86,3 +87,31 @@ def test_full_mode_accepts_what_refusals_say_it_accepts(shop: Connection, databa
         f"{name}: said {able}, but {failures[name]!r}" for name, able in said.items() if able == bool(failures[name])
     ]
     assert not wrong, "\n".join(wrong)
+
+
+LIMITED = {
+    "statement_timeout = 300": ("SELECT m.x, pg_sleep(1)::text AS s FROM mv m LIMIT 1", "timeout"),
+    "temp_file_limit = 64": ("SELECT m.x, row_number() OVER (ORDER BY -m.x) AS n FROM mv m", "temp_file_limit"),
+    "": ("SELECT x FROM mv", "has not been populated"),
+}
+
+
+@pytest.mark.parametrize("setting", LIMITED)
+def test_what_one_query_meets_is_no_server_that_is_away(database: str, setting: str) -> None:
+    query, shown = LIMITED[setting]
+    with psycopg.connect(database, autocommit=True) as connection:
+        install_catalog(connection)
+        connection.execute("CREATE MATERIALIZED VIEW mv AS SELECT x FROM generate_series(1, 100000) x")
+        connection.execute("SELECT pgtrickle.create_stream_table('st', %s, refresh_mode => 'FULL')", (query,))
+        own = Database(database)
+        [row] = Catalog(own).stream_tables.all()
+        table = StreamTablePlanner(own, Catalog(own), Thresholds())(row)
+        assert isinstance(table.plan, PostgresQuery)
+        if setting:
+            name = connection.info.dbname
+            connection.execute(f"ALTER DATABASE {name} SET {setting}; ALTER DATABASE {name} SET work_mem = 64".encode())
+        else:
+            connection.execute("REFRESH MATERIALIZED VIEW mv WITH NO DATA")
+        with pytest.raises(CalculationError, match=shown):
+            FullInPostgres(database, 100).run(table, ORIGIN)
+        own.close()

@@ -42,6 +42,7 @@ from applier.refresh.vouch import Vouch
 from applier.refresh.worker_pool import WorkerPool
 from applier.refresh.writer import RefreshWriter
 from applier.runtime.checkpointer import Checkpointer, CheckpointSettings
+from applier.runtime.maintenance import Maintenance, MaintenanceSettings
 from applier.runtime.tick import run_tick
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.downstream import Downstream
@@ -128,6 +129,18 @@ class Ticks:
             tick_lock=threading.Lock(),
             settings=lambda: CheckpointSettings(1, 1_000_000),
             has_lost_history=lambda: False,
+        )
+
+    def maintenance(self) -> Maintenance:
+        """Return what works beside these ticks."""
+        return Maintenance(
+            checkpointer=self.checkpointer(self.lab.folder),
+            delta_sink=self.delta_sink,
+            tables=self.tables,
+            catalog=self.failures.catalog,
+            tick_lock=threading.Lock(),
+            settings=lambda: MaintenanceSettings(0.1, 3600, 1, 1),
+            on_failure=lambda _: None,
         )
 
     def checkpoint(self) -> None:

@@ -12,10 +12,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from applier.errors import Infrastructure, TargetDiverged
 from applier.plan.stream_table import StreamTable
 from applier.refresh import compute as compute_module
 from applier.refresh import computer as computer_module
 from applier.refresh import plan_stream_table
+from applier.refresh.full_in_postgres import FullInPostgres
+from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.postgres.sink import PostgresSink
 from applier.sql import plan_query
 from applier.sql.plan_query import PlannedQuery
@@ -157,6 +160,30 @@ def test_an_unexpected_error_of_one_plan(make_ticks: Callable[..., Ticks], monke
     assert code == "UnexpectedFailure" and "RecursionError" in message and "secret" not in message
 
 
+def test_a_service_that_was_away_for_a_long_refresh(
+    make_ticks: Callable[..., Ticks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tick that takes its outcome writes the others before it is repeated."""
+    ticks = make_ticks()
+
+    def run(*_: object) -> Any:
+        raise Infrastructure("the server is away")
+
+    monkeypatch.setattr(FullInPostgres, "run", run)
+    connection = ticks.lab.connection
+    connection.execute("CREATE MATERIALIZED VIEW mv AS SELECT 1 AS x")
+    connection.execute("SELECT pgtrickle.create_stream_table('one', 'SELECT x FROM mv', refresh_mode => 'FULL')")
+    create(ticks, of_b=OF_B)
+    ticks.lab.step()
+    ticks.run()
+    ticks.wait_for_long()
+    change(ticks)
+    with pytest.raises(Infrastructure, match="away"):
+        ticks.run()
+    assert ticks.lab.differences("of_b", OF_B) == 0
+    assert ticks.statuses() == {"one": "INITIALIZING", "of_b": "ACTIVE"}
+
+
 def test_a_query_whose_planning_ended_the_process(make_ticks: Callable[..., Ticks]) -> None:
     ticks = make_ticks()
     create(ticks, few=FEW, of_b=OF_B)
@@ -174,3 +201,72 @@ def test_a_query_whose_planning_ended_the_process(make_ticks: Callable[..., Tick
     assert ticks.statuses()["of_b"] == "ACTIVE" and ticks.lab.differences("of_b", OF_B) == 0
     left = ticks.lab.connection.execute("SELECT count(*) FROM pgtrickle.pgt_plans WHERE plan ? 'unfinished_plans'")
     assert left.fetchone() == (0,)
+
+
+@pytest.mark.parametrize("happens", ["pause", "suspension"])
+def test_what_happens_during_a_repair_stays(make_ticks: Callable[..., Ticks], happens: str) -> None:
+    ticks = make_ticks()
+    create(ticks, many=MANY)
+    ticks.lab.step()
+    ticks.run_with_long()
+    connection = ticks.lab.connection
+    connection.execute("SELECT pgtrickle.reinitialize_stream_table('many')")
+    change(ticks)
+    ticks.run()
+    assert ticks.computer.long_refreshes.has_any
+    [many] = ticks.tables.planned.values()
+    if happens == "pause":
+        connection.execute("SELECT pgtrickle.pause_stream_table('many')")
+    else:
+        ticks.failures.catalog.stream_tables.suspend(many.id, TargetDiverged("its Delta table has other rows"))
+    ticks.wait_for_long()
+    ticks.run()
+    requests = connection.execute("SELECT count(*) FROM pgtrickle.pgt_reinitializations").fetchone()
+    if happens == "pause":
+        assert (ticks.statuses(), requests) == ({"many": "PAUSED"}, (0,))
+        return
+    assert (ticks.statuses(), requests) == ({"many": "SUSPENDED"}, (1,))
+    assert error_of(ticks, "many")[0] == "TargetDiverged"
+    connection.execute("SELECT pgtrickle.resume_stream_table('many')")
+    change(ticks)
+    ticks.run_with_long()
+    assert ticks.statuses() == {"many": "ACTIVE"} and ticks.lab.differences("many", MANY) == 0
+
+
+class PanicException(BaseException):
+    """As delta-rs raises it."""
+
+
+@pytest.mark.parametrize("error", [pa.ArrowInvalid("cannot convert 'a secret'"), PanicException("a secret")])
+def test_an_unexpected_error_of_one_delta_table(
+    make_ticks: Callable[..., Ticks], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException
+) -> None:
+    ticks = make_ticks()
+    create(ticks, few=FEW, of_b=OF_B)
+    ticks.lab.step()
+    ticks.run()
+    maintenance = ticks.maintenance()
+    maintenance.flush_delta()
+    real = DeltaSink._merge
+
+    def merge(self: DeltaSink, table: StreamTable, *rest: Any) -> None:
+        if table.table.name == "few":
+            raise error
+        real(self, table, *rest)
+
+    monkeypatch.setattr(DeltaSink, "_merge", merge)
+    change(ticks)
+    ticks.run()
+    maintenance.flush_delta()
+    assert ticks.statuses() == {"few": "SUSPENDED", "of_b": "ACTIVE"}
+    code, message = error_of(ticks, "few")
+    assert code == "UnexpectedFailure" and type(error).__name__ in message and "secret" not in message
+    assert delta_rows(tmp_path, "of_b") == target_rows(ticks, "of_b")
+    monkeypatch.undo()
+    ticks.lab.connection.execute("SELECT pgtrickle.resume_stream_table('few')")
+    change(ticks)
+    ticks.run_with_long()
+    maintenance.flush_delta()
+    assert set(ticks.statuses().values()) == {"ACTIVE"}
+    assert delta_rows(tmp_path, "few") == target_rows(ticks, "few")
+    ticks.assert_all_closed()

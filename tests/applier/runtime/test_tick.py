@@ -5,13 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from applier.catalog.checkpoints import Checkpoints
 from applier.errors import Infrastructure
+from applier.plan.stream_table import StreamTable
 from applier.runtime.checkpointer import CheckpointSettings
+from applier.sinks import outbox
+from applier.sinks.delta import Delta
 from applier.sinks.kafka.publisher import TopicPublisher
+from applier.sinks.postgres import sink as sink_module
+from applier.trace import store as store_module
+from applier.trace.segment import Segment
+from applier.trace.store import persist_segment
+from shared_schema.lsn import LsnRange
 from tests.applier.runtime.conftest import FEW, MANY, Ticks, change, create, differences
 
 
@@ -172,3 +182,54 @@ def test_sinks_catch_up_over_a_new_plan_that_changed_no_row(make_ticks: Callable
     assert second.lab.differences("few", altered) == 0
     assert second.delta_sink.flush() == [] and second.statuses() == {"few": "ACTIVE"}
     assert DeltaTable(f"{tmp_path}/delta/public/few").to_pyarrow_table().to_pydict() == {"id": [3]}
+
+
+def test_a_delta_goes_to_the_outbox_once(make_ticks: Callable[..., Ticks], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many wait for a sink: each full result is written with those before it."""
+    ticks = make_ticks()
+    ticks.lab.connection.execute("SELECT pgtrickle.create_stream_table('few', %s, refresh_mode => 'FULL')", (FEW,))
+    ticks.lab.step()
+    ticks.run()
+    encoded: list[LsnRange] = []
+
+    def enqueue(cursor: Any, table: StreamTable, delta: Delta, **named: Any) -> None:
+        encoded.append(delta.lsn_range)
+        outbox.enqueue(cursor, table, delta, **named)
+
+    monkeypatch.setattr(sink_module, "enqueue", enqueue)
+    for _ in range(4):
+        change(ticks)
+        ticks.run()
+    assert len(encoded) == len(set(encoded)) == 5, "the fill, and each difference"
+    assert ticks.lab.differences("few", FEW) == 0 and ticks.delta_sink.flush() == []
+
+
+def test_a_checkpoint_that_fails_holds_no_memory(
+    make_ticks: Callable[..., Ticks], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ticks = make_ticks()
+    create(ticks, few=FEW)
+    ticks.lab.step()
+    ticks.run()
+    change(ticks)
+    ticks.run()
+    assert ticks.delta_sink.flush() == []
+    checkpointer = ticks.checkpointer(tmp_path / "state")
+
+    def save(*_: object) -> None:
+        raise Infrastructure("the catalog is away")
+
+    made: list[Segment] = []
+
+    def persist(*arguments: Any) -> Segment:
+        made.append(persist_segment(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(Checkpoints, "save", save)
+    monkeypatch.setattr(store_module, "persist_segment", persist)
+    with pytest.raises(Infrastructure, match="away"):
+        checkpointer.checkpoint()
+    assert made and all(segment.released for segment in made)
+    monkeypatch.undo()
+    checkpointer.checkpoint()
+    assert checkpointer.latest.manifest.frontier == ticks.lab.now

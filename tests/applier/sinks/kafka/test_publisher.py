@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from applier.errors import PublishingFailed
+from applier.errors import Infrastructure, PublishingFailed
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
 from applier.plan.stream_table import StreamTable
@@ -51,10 +51,9 @@ class Topics:
         self.bootstrap = kafka.bootstrap
         self.prefix = f"out{uuid.uuid4().hex[:8]}"
 
-    def open(self) -> TopicPublisher:
-        return TopicPublisher(
-            self.prefix, {"bootstrap.servers": self.bootstrap}, transactional_id=self.prefix, replication_factor=1
-        )
+    def open(self, options: dict[str, str | int | float | bool] | None = None) -> TopicPublisher:
+        client = {"bootstrap.servers": self.bootstrap, **(options or {})}
+        return TopicPublisher(self.prefix, client, transactional_id=self.prefix, replication_factor=1)
 
     def replay(self, table: StreamTable) -> oracle.TopicReplay:
         topic = f"{self.prefix}.public.{table.table.name}"
@@ -204,3 +203,96 @@ def test_rows_that_cannot_be_encoded_concern_their_stream_table(topics: Topics) 
     assert failed.value.pgt_id == ONE.id
     publisher.publish([(TWO, delta({1: 1}, 0, 10))])
     assert topics.replay(TWO).rows == Counter({(1,): 1})
+
+
+TEXT = PgType(25, -1, "text", "text")
+
+
+def text_table(number: int, name: str) -> StreamTable:
+    scan = Scan(TableId("public", "t"), 1, ("a",), (Field(ValueType.of_column(TEXT), True),), None)
+    return StreamTable(number, TableId("public", name), 9, (Column("a", TEXT),), StreamPlan(scan, ("a",)))
+
+
+def text_delta(value: str) -> MemoryDelta:
+    return MemoryDelta(LsnRange(ORIGIN, Lsn(10)), pa.table({"c0": [value], WEIGHT: pa.array([1], pa.int64())}))
+
+
+@pytest.mark.parametrize("refused_by", ["client", "broker"])
+def test_a_row_that_is_too_large_concerns_its_stream_table(topics: Topics, refused_by: str) -> None:
+    limit = 100_000_000 if refused_by == "broker" else 1_000_000
+    publisher = topics.open({"message.max.bytes": limit})
+    large = text_table(3, "large")
+    with pytest.raises(PublishingFailed, match="too large") as failed:
+        publisher.publish([(TWO, delta({1: 1}, 0, 10)), (large, text_delta("x" * 20_000_000))])
+    assert failed.value.pgt_id == large.id and "message.max.bytes" in failed.value.hint
+    publisher.publish([(TWO, delta({1: 1}, 0, 10))])
+    assert topics.replay(TWO).rows == Counter({(1,): 1})
+
+
+def test_a_topic_that_cannot_be_concerns_its_stream_table(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher = topics.open()
+    lengthy = text_table(3, "\u8868" * 21 + "\u8868" * 10)
+    with pytest.raises(PublishingFailed, match="characters long") as failed:
+        publisher.publish([(TWO, delta({1: 1}, 0, 10)), (lengthy, text_delta("x"))])
+    assert failed.value.pgt_id == lengthy.id
+    # As a broker answers that limits what may be created.
+    monkeypatch.setitem(publisher_module.KEPT, "retention.ms", "no number")
+    with pytest.raises(PublishingFailed, match="refuses its topic") as failed:
+        publisher.publish([(text_table(4, "refused"), text_delta("x")), (TWO, delta({1: 1}, 0, 10))])
+    assert failed.value.pgt_id == 4
+    monkeypatch.undo()
+    publisher.publish([(TWO, delta({1: 1}, 0, 10))])
+    assert topics.replay(TWO).rows == Counter({(1,): 1})
+
+
+def test_ticks_do_not_wait_for_a_broker(topics: Topics) -> None:
+    """While nobody knows where a topic ends, a stream table does not follow it; then it catches up."""
+    is_away = True
+
+    def open_publisher() -> TopicPublisher:
+        assert threading.current_thread() is not ticks, "only the publishing thread may wait"
+        if is_away:
+            raise Infrastructure("the broker is away")
+        return topics.open()
+
+    downstream, ticks = Downstream(open_publisher, None), threading.current_thread()
+
+    def on_another_thread(run: Callable[[], object]) -> None:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+
+    assert downstream.frontiers(ONE) == {TOPIC: ORIGIN} and downstream.unfollowed(ONE) == {TOPIC: None}
+    assert downstream.follow_from(ONE) == {}
+    downstream.add(ONE, delta({1: 1}, 10, 20))
+    assert not downstream.is_drained([ONE.id]) and not downstream.drain(ONE.id)
+    is_away = False
+    on_another_thread(downstream.open_topics)
+    assert downstream.follow_from(ONE) == {TOPIC: ORIGIN}
+    downstream.add(ONE, delta({1: 1}, 0, 20))
+    downstream.wake()
+    on_another_thread(downstream.publish)
+    assert topics.replay(ONE).rows == Counter({(1,): 1}) and downstream.is_drained([ONE.id])
+
+
+def test_the_backlog_of_the_topics_is_bounded(topics: Topics) -> None:
+    downstream = Downstream(topics.open, None, lambda: 10)
+    for table in (ONE, TWO):
+        downstream.follow(table.id)
+    downstream.add(ONE, delta(dict.fromkeys(range(5), 1), 0, 10))
+    downstream.add(ONE, delta({5: 1}, 10, 20))
+    downstream.wake()
+    assert downstream.follows(ONE.id)
+    downstream.add(TWO, delta(dict.fromkeys(range(20), 1), 0, 20))
+    downstream.wake()
+    downstream.add(ONE, delta({6: 1}, 20, 30))
+    assert not downstream.follows(ONE.id) and not downstream.follows(TWO.id) and not downstream.is_drained([])
+    assert downstream.follow_from(ONE) == {}, "its first delta is still queued"
+    with downstream.queued(ONE.id) as queued:
+        assert [each.lsn_range.upper.value for each in queued] == [10]
+    downstream.publish()
+    assert downstream.follow_from(ONE) == {TOPIC: Lsn(10)} and downstream.follow_from(TWO) == {TOPIC: Lsn(20)}
+    downstream.add(ONE, delta({5: 1, 6: 1}, 10, 30))
+    downstream.wake()
+    downstream.publish()
+    assert downstream.is_drained([]) and topics.replay(ONE).rows == Counter({(i,): 1 for i in range(7)})
