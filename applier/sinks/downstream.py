@@ -21,7 +21,8 @@ TOPIC, DELTA = "topic", "delta"
 class Downstream:
     """The deltas that the topic and Delta still have to receive. All of it can be lost: each sink knows its frontier.
 
-    `publish` runs on a thread of its own, all else on the thread of the ticks. Without `open_publisher` nothing is
+    `publish` runs on a thread of its own, all else on the thread of the ticks; a write beside the ticks also reads the
+    frontiers and the queued deltas of its stream table. Without `open_publisher` nothing is
     published, without `delta_sink` there are no Delta tables.
     """
 
