@@ -28,7 +28,7 @@ from applier.sinks.kafka.change_rows import last_position, topic_schema
 from applier.sinks.kafka.publication import Numbering, Publication
 from shared_schema import avro, progress
 from shared_schema.change_row import ChangeRow
-from shared_schema.errors import TrickleError
+from shared_schema.errors import SettingsError, TrickleError
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.progress import Capture, Checkpoint, CommitPart, Offsets, Progress, ProgressRecord
 from shared_schema.table_schema import TableId
@@ -100,6 +100,17 @@ def _of_one_table(table: StreamTable) -> Iterator[None]:
         ) from error
 
 
+def _too_large(table: StreamTable, error: BaseException | None = None) -> PublishingFailed:
+    failed = PublishingFailed(
+        f"a row of {table} is larger than Kafka allows",
+        hint="raise max.message.bytes on its topic and message.max.bytes in PG_TRICKLE_KAFKA_OPTIONS; then"
+        " SELECT pgtrickle.resume_stream_table(name)",
+        pgt_id=table.id,
+    )
+    failed.__cause__ = error
+    return failed
+
+
 def _upper_of(table_delta: TableDelta) -> Lsn:
     return table_delta[1].lsn_range.upper
 
@@ -132,7 +143,8 @@ class TopicPublisher:
         self.begun: dict[int, Numbering] = {}
         """The deltas that this process has begun to publish; a publisher that replaces this one continues them."""
         self._ends: Offsets = defaultdict(dict)
-        self._undelivered: KafkaError | None = None
+        self._undelivered: tuple[KafkaError, StreamTable] | None = None
+        """The last row, or schema, that the broker rejected."""
         self._producer = Producer(
             client
             | {"transactional.id": transactional_id, "acks": "all", "linger.ms": 1, "transaction.timeout.ms": 600_000}
@@ -243,7 +255,7 @@ class TopicPublisher:
         if not deltas:
             return
         for table, _ in deltas:
-            self._ensure(table_topic(self._prefix, table.table), KEPT)
+            self._ensure(self._topic(table), KEPT)
         open_transaction = _OpenTransaction()
         try:
             self._producer.begin_transaction()
@@ -251,11 +263,21 @@ class TopicPublisher:
                 self._publish_group(list(group), open_transaction, is_stopped)
             self._commit(open_transaction, [])
         except KafkaException as error:
+            rejected = self._undelivered
             self._abort()
+            if rejected is not None and rejected[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                raise _too_large(rejected[1], error) from error
             raise Infrastructure(f"publishing failed: {error.args[0].str()}") from error
         except BaseException:
             self._abort()
             raise
+
+    def _topic(self, table: StreamTable) -> str:
+        """Return the topic of a stream table; a name that Kafka does not allow concerns that one."""
+        try:
+            return table_topic(self._prefix, table.table)
+        except SettingsError as error:
+            raise PublishingFailed(error.problem, hint=error.hint, pgt_id=table.id) from error
 
     def _publish_group(
         self, group: list[TableDelta], transaction: _OpenTransaction, is_stopped: Callable[[], bool]
@@ -308,7 +330,10 @@ class TopicPublisher:
         if self._producer.flush(WAIT_S):
             raise Infrastructure("the broker did not accept the published rows in time")
         if self._undelivered is not None:
-            raise Infrastructure(f"the broker rejected the published rows: {self._undelivered.str()}")
+            rejected, table = self._undelivered
+            if rejected.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                raise _too_large(table)
+            raise Infrastructure(f"the broker rejected the published rows: {rejected.str()}")
         records: list[Progress | Capture] = [
             self._capture(publication) if is_capture else self._progress(publication, transaction.ends)
             for publication, is_capture in transaction.finished
@@ -339,22 +364,27 @@ class TopicPublisher:
     def _send_schema(self, table: StreamTable) -> None:
         codec = avro.codec(topic_schema(table))
         if codec.id not in self._schemas:
-            self._send(schemas_topic(self._prefix), codec.text.encode(), codec.id.hex().encode(), None)
+            self._send(table, schemas_topic(self._prefix), codec.text.encode(), codec.id.hex().encode())
             self._schemas.add(codec.id)
 
     def _send_row(self, publication: Publication, row: ChangeRow, transaction: _OpenTransaction) -> None:
         topic = table_topic(self._prefix, publication.table.table)
         codec = avro.codec(topic_schema(publication.table))
         value = codec.encode(row)
-        self._send(topic, value, None if row.values is None else codec.encode_key(row.values), transaction.ends)
+        key = None if row.values is None else codec.encode_key(row.values)
+        self._send(publication.table, topic, value, key, transaction.ends)
         publication.sent += 1
         transaction.rows += 1
         transaction.size += len(value)
 
-    def _send(self, topic: str, value: bytes, key: bytes | None, ends: Offsets | None) -> None:
+    def _send(
+        self, table: StreamTable, topic: str, value: bytes, key: bytes | None, ends: Offsets | None = None
+    ) -> None:
         def note_delivery(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                self._undelivered = error
+                if error.code() == KafkaError.MSG_SIZE_TOO_LARGE or self._undelivered is None:
+                    # Those after it are reported as purged.
+                    self._undelivered = error, table
             elif ends is not None:
                 ends[topic][0] = self._next_offset(topic, message.offset())
 
@@ -364,6 +394,10 @@ class TopicPublisher:
                 break
             except BufferError:
                 self._producer.poll(0.1)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                    raise _too_large(table) from error
+                raise
         self._producer.poll(0)
 
     def _next_offset(self, topic: str, offset: int | None) -> int:

@@ -204,3 +204,39 @@ def test_rows_that_cannot_be_encoded_concern_their_stream_table(topics: Topics) 
     assert failed.value.pgt_id == ONE.id
     publisher.publish([(TWO, delta({1: 1}, 0, 10))])
     assert topics.replay(TWO).rows == Counter({(1,): 1})
+
+
+TEXT = PgType(25, -1, "text", "text")
+
+
+def text_table(number: int, name: str) -> StreamTable:
+    scan = Scan(TableId("public", "t"), 1, ("a",), (Field(ValueType.of_column(TEXT), True),), None)
+    return StreamTable(number, TableId("public", name), 9, (Column("a", TEXT),), StreamPlan(scan, ("a",)))
+
+
+def text_delta(*values: str) -> MemoryDelta:
+    rows = {"c0": pa.array(values, pa.string()), WEIGHT: pa.array([1] * len(values), pa.int64())}
+    return MemoryDelta(LsnRange(ORIGIN, Lsn(10)), pa.table(rows))
+
+
+@pytest.mark.parametrize("refuses", ["client", "broker"])
+def test_a_row_that_is_too_large_concerns_its_stream_table(topics: Topics, refuses: str) -> None:
+    client: dict[str, str | int | float | bool] = {"bootstrap.servers": topics.bootstrap}
+    if refuses == "broker":
+        client["message.max.bytes"] = 8_000_000
+    publisher = TopicPublisher(topics.prefix, client, transactional_id=topics.prefix, replication_factor=1)
+    large = text_table(3, "st3"), text_delta("x", "x" * 3_000_000, "y")
+    with pytest.raises(PublishingFailed, match="larger than Kafka allows") as failed:
+        publisher.publish([(ONE, delta({1: 1}, 0, 10)), large])
+    assert failed.value.pgt_id == 3
+    publisher.publish([(ONE, delta({1: 1}, 0, 10))])
+    assert topics.replay(ONE).rows == Counter({(1,): 1})
+
+
+def test_a_name_that_is_too_long_concerns_its_stream_table(topics: Topics) -> None:
+    publisher = topics.open()
+    with pytest.raises(PublishingFailed, match="characters long") as failed:
+        publisher.publish([(text_table(4, "\u00e4" * 120), text_delta("x")), (ONE, delta({1: 1}, 0, 10))])
+    assert failed.value.pgt_id == 4
+    publisher.publish([(ONE, delta({1: 1}, 0, 10))])
+    assert topics.replay(ONE).rows == Counter({(1,): 1})
