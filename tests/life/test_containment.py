@@ -96,3 +96,76 @@ def test_paused_over_a_restart_and_passed_by_a_checkpoint(stack: Stack, db: Conn
     finally:
         for name in limits:
             db.execute("SELECT pgtrickle.reset_setting(%s)", (name,))
+
+
+def test_a_write_that_takes_long(stack: Stack, db: Connection) -> None:
+    """A large fill is being written, the applier is killed meanwhile and begins again; the others stay fresh."""
+    db.execute("CREATE TABLE vast (id int PRIMARY KEY, v int); CREATE TABLE brisk (id int PRIMARY KEY)")
+    db.execute("INSERT INTO vast SELECT i, i % 7 FROM generate_series(1, 60000) i")
+    db.execute(
+        "CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(4243); RETURN NULL; END'"
+    )
+    create(db, brisk_count="SELECT count(*) AS n FROM brisk")
+    assert_equal(db, "brisk_count")
+
+    def assert_waiting(since: object) -> None:
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND backend_start > %s"
+        assert db.execute(waiting, (since,)).fetchone() == (1,)
+
+    with psycopg.connect(stack.addresses.database_url) as holder:
+        holder.execute("SELECT pg_advisory_xact_lock(4243)")
+        [(start,)] = db.execute("SELECT clock_timestamp()").fetchall()
+        with db.transaction():
+            create(db, vast_all="SELECT id, v FROM vast")
+            db.execute("CREATE TRIGGER wait_for_test BEFORE INSERT ON vast_all EXECUTE FUNCTION wait_for_test()")
+        oracle.eventually(lambda: assert_waiting(start), within_s=60)
+        for number in range(3):
+            db.execute("INSERT INTO brisk VALUES (%s)", (number,))
+            assert_equal(db, "brisk_count")
+        [(start,)] = db.execute("SELECT clock_timestamp()").fetchall()
+        stack.kill("applier")
+        stack.restart("applier")
+        oracle.eventually(lambda: assert_waiting(start), within_s=90)
+        db.execute("INSERT INTO brisk VALUES (10)")
+        assert_equal(db, "brisk_count")
+        assert db.execute("SELECT count(*) FROM vast_all").fetchone() == (0,)
+    db.execute("UPDATE vast SET v = 8 WHERE id = 1")
+    assert_equal(db, "vast_all", "brisk_count")
+
+
+def test_queries_that_are_large_in_form_or_have_no_order(db: Connection) -> None:
+    """PostgreSQL runs them, or they are refused with the reason; another stream table stays fresh."""
+    db.execute("CREATE TABLE wide (v int PRIMARY KEY); INSERT INTO wide VALUES (1), (2)")
+    joins = "SELECT v FROM wide" + "".join(f" FULL JOIN wide AS w{i} USING (v)" for i in range(100))
+    numbered = "SELECT v, row_number() OVER () AS r FROM wide"
+    create(db, wide_count="SELECT count(*) AS n FROM wide")
+    with pytest.raises(psycopg.Error, match="not supported"):
+        db.execute("SELECT pgtrickle.create_stream_table('wide_strict', %s, refresh_mode => 'DIFFERENTIAL')", (joins,))
+    create(db, wide_joined=joins, wide_numbered=numbered)
+    db.execute("SELECT pgtrickle.create_stream_table('wide_never', %s, refresh_mode => 'DIFFERENTIAL')", (numbered,))
+    assert_equal(db, "wide_count", "wide_joined", "wide_numbered")
+    db.execute("INSERT INTO wide VALUES (3)")
+    assert_equal(db, "wide_count", "wide_joined", "wide_numbered")
+    assert_suspended(db, "wide_never", "order")
+    for name in ("wide_joined", "wide_numbered"):
+        last = db.execute("SELECT action FROM pgtrickle.get_refresh_history(%s, 1)", (name,)).fetchone()
+        assert last == ("FULL_IN_POSTGRES",)
+
+
+def test_a_row_that_is_too_large_for_its_topic(stack: Stack, db: Connection) -> None:
+    db.execute("CREATE TABLE lines (id int PRIMARY KEY, t text); INSERT INTO lines VALUES (1, 'a')")
+    create(db, whole_text="SELECT string_agg(t, '' ORDER BY id) AS t FROM lines", line_count="SELECT id FROM lines")
+    assert_equal(db, "whole_text", "line_count")
+    db.execute("INSERT INTO lines SELECT i, repeat('x', 700000) FROM generate_series(2, 5) i")
+
+    def assert_stopped() -> None:
+        found = "SELECT status, last_error_code FROM pgtrickle.pgt_stream_tables WHERE pgt_name = 'whole_text'"
+        assert db.execute(found.encode()).fetchone() == ("SUSPENDED", "PublishingFailed")
+
+    oracle.eventually(assert_stopped, within_s=60)
+    db.execute("DELETE FROM lines WHERE id = 1")
+    assert_equal(db, "line_count")
+    replay = oracle.TopicReplay(stack.addresses.kafka_bootstrap, "trickle_out.public.line_count", "trickle_out.schemas")
+    expected = oracle.query_result(db, "line_count")
+    oracle.eventually(lambda: oracle.assert_same(expected, replay.catch_up(), "topic"), within_s=60)

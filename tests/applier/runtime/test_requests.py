@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -11,17 +12,24 @@ from typing import Any
 
 import psycopg
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from psycopg import sql
 
 from applier.catalog.database import Database
 from applier.catalog.install import install_catalog
 from applier.plan.depth import Thresholds
+from applier.refresh import explain_query
+from applier.runtime import requests as requests_module
 from applier.runtime.requests import MAX_OPEN, VALID_S, QuestionParts, Request, Requests, parse_request
 from applier.sql.analyze.analyze import RequestedQuery
 from shared_schema.change_row import Stamp
 from shared_schema.control import LogMessage, encode_control
 from shared_schema.lsn import Lsn
-from shared_schema.signed_messages import signature
+from shared_schema.signed_messages import READ_KEY, signature
+from shared_schema.topics import control_topic
+from tests.fixtures.kafka import KafkaBroker
 
 Connection = psycopg.Connection[Any]
 
@@ -162,3 +170,40 @@ def test_questions_are_answered_once_while_they_are_new_and_with_the_rights_of_t
     db.execute("ALTER TABLE t ADD COLUMN w int")
     altered = answer(db, requests, question(good, "postgres"))
     assert altered is not None and altered["code"] == "55P03"
+
+
+def test_the_thread_survives_whatever_a_question_raises(
+    db: Connection, database: str, kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception that nobody foresaw does not end it, and its text is not shown: the next question is answered."""
+    prefix = f"ask{secrets.token_hex(4)}"
+    client: dict[str, str | int | float | bool] = {"bootstrap.servers": kafka.bootstrap}
+    AdminClient(client).create_topics([NewTopic(control_topic(prefix), 1, 1)])[control_topic(prefix)].result(30)
+    good, real, raised = asked(db, "SELECT v FROM t"), explain_query.verdict, threading.Event()
+
+    def verdict(*arguments: Any) -> Any:
+        if raised.is_set():
+            return real(*arguments)
+        raised.set()
+        raise RecursionError("a secret")
+
+    monkeypatch.setattr(explain_query, "verdict", verdict)
+    monkeypatch.setattr(requests_module, "PAUSE_S", 0.1)
+    [(key,)] = db.execute(READ_KEY).fetchall()
+    stopping, producer = threading.Event(), Producer(client)
+    thread = threading.Thread(target=Requests(prefix, client, Database(database), Thresholds()).run, args=(stopping,))
+    thread.start()
+    try:
+        until, found = time.monotonic() + 30, 0
+        while not found and time.monotonic() < until:
+            asks = body(question=str(uuid.uuid4()), asker="postgres", at=time.time(), query=good.query, tree=good.tree)
+            asks |= {"view": good.view, "text_at": good.text_at, "shape": good.shape}
+            asks["columns"] = [list(column) for column in good.columns]
+            producer.produce(control_topic(prefix), record(signed(json.dumps(asks), key=bytes(key))))
+            producer.flush(10)
+            time.sleep(0.5)
+            [(found,)] = db.execute("SELECT count(*) FROM pgtrickle.pgt_answers").fetchall()
+        assert raised.is_set() and found and thread.is_alive() and "a secret" not in caplog.text
+    finally:
+        stopping.set()
+        thread.join(30)

@@ -1,0 +1,33 @@
+"""Sessions that may be altering something: those of other programs, never the applier's own long writes."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import psycopg
+import pytest
+
+from applier.catalog.database import Database
+from applier.catalog.dependencies import DependencyStore
+
+
+@pytest.mark.parametrize(("program", "concerns"), [("psql", True), ("pg-trickle-applier", False)])
+def test_our_own_sessions_alter_nothing(database: str, program: str, concerns: bool) -> None:
+    """As a write beside the ticks that creates an index for minutes: nobody waits for it."""
+
+    def create() -> None:
+        with psycopg.connect(database, autocommit=True, application_name=program) as connection:
+            connection.execute("BEGIN; SELECT pg_current_xact_id()")
+            connection.execute("CREATE TABLE made AS SELECT pg_sleep(2)")
+
+    thread = threading.Thread(target=create)
+    thread.start()
+    opened = Database(database)
+    store, until = DependencyStore(opened), time.monotonic() + 10
+    while not (found := [s for s in store.sessions_at_work() if s.state == "active"]):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert [s.concerns({1}) for s in found] == [concerns]
+    thread.join()
+    opened.close()
