@@ -26,7 +26,7 @@ def outdated_rows(old: RelationFact, new: RelationFact, in_trace: Collection[str
             return f"column {column.name} of {new.table} is another one than before"
         elif was.kind == column.kind and is_rewritten(old, new, was, column):
             return f"column {column.name} of {new.table} was rewritten"
-        elif was.kind != column.kind and has_new_storage(old, new) and not _are_told_apart(was, column):
+        elif was.kind != column.kind and has_new_storage(old, new) and not _differ_in_trace(was, column):
             return f"column {column.name} of {new.table} was rewritten with another type"
     labels = dict(new.enums)
     for oid, label in sorted(old.enums):
@@ -42,7 +42,7 @@ _OWN_FORM = frozenset({16, 20, 21, 23, 700, 701, 1082, 1114, 1184})
 """boolean, the integers, the floats, date, timestamp and timestamptz: nothing else is stored in a trace as they are."""
 
 
-def _are_told_apart(was: ColumnFact, now: ColumnFact) -> bool:
+def _differ_in_trace(was: ColumnFact, now: ColumnFact) -> bool:
     """Whether a trace stores both types differently: then nobody reads the values of one as those of the other."""
     return was.type != now.type and bool({was.type, now.type} & _OWN_FORM)
 

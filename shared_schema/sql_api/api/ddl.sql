@@ -100,17 +100,20 @@ END $$;
 CREATE OR REPLACE FUNCTION pgtrickle._ddl_since(stream_table bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT string_agg(format('%s by %s at %s', l.tag, l.role_name, l.at), ', ' ORDER BY l.at)
-    FROM (SELECT d.* FROM pgtrickle.pgt_source_ddl d, pgtrickle.pgt_dependency_facts f
+    -- A command that alters and drops is seen twice.
+    FROM (SELECT d.tag, d.role_name, max(d.at) AS at FROM pgtrickle.pgt_source_ddl d, pgtrickle.pgt_dependency_facts f
           WHERE f.pgt_id = stream_table AND NOT pg_visible_in_snapshot(d.xid, f.stored_in)
             AND d.objects && ARRAY(SELECT o.object_id FROM pgtrickle.pgt_dependency_objects o WHERE o.pgt_id = stream_table)
-          ORDER BY d.at DESC LIMIT 3) l
+          GROUP BY d.xid, d.tag, d.role_name ORDER BY at DESC LIMIT 3) l
 $$;
 
--- Whether DDL on sources is refused. The stored value counts at once, even before the applier has reloaded it.
+-- Whether DDL on sources is refused. What is set and reset in the database counts at once, even before the applier has reloaded
+-- it; otherwise what the applier was started with.
 CREATE OR REPLACE FUNCTION pgtrickle._blocks_source_ddl() RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce((SELECT s.value FROM pgtrickle._stored_settings() s WHERE s.name = 'block_source_ddl'),
-                    pgtrickle._setting('block_source_ddl'), 'false')::boolean
+                    (SELECT u.value FROM pgtrickle._in_use('block_source_ddl') u WHERE u.source IN ('flag', 'environment')
+                     LIMIT 1), 'false')::boolean
 $$;
 
 -- The stream tables because of which DDL is refused; NULL where it is not.

@@ -22,8 +22,9 @@ BEGIN
             DECLARE
                 is_safe  boolean := false;
             BEGIN
-                -- An upgrade drops and creates it.
-                IF to_regprocedure('pgtrickle.%2$I(text)') IS NULL OR NOT EXISTS (SELECT FROM %3$s) THEN
+                -- An upgrade drops and creates it. A table that leaves a publication is no command of its own.
+                IF to_regprocedure('pgtrickle.%2$I(text)') IS NULL
+                   OR tg_tag NOT LIKE '%% PUBLICATION' AND NOT EXISTS (SELECT FROM %3$s) THEN
                     RETURN;
                 END IF;
                 BEGIN

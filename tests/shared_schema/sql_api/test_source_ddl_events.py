@@ -129,6 +129,16 @@ def test_ddl_on_sources_can_be_refused(db: Connection) -> None:
     ):
         with pytest.raises(errors.ObjectInUse, match="stream tables read what it alters"):
             db.execute(statement.encode())
+    # The applier has it in use; what is reset does not wait for it.
+    db.execute(
+        "INSERT INTO pgtrickle.pgt_settings_in_use (program, name, value, source)"
+        " VALUES ('pg-trickle-applier', 'block_source_ddl', 'true', 'setting')"
+    )
+    db.execute("SELECT pgtrickle.reset_setting('block_source_ddl')")
+    db.execute("ALTER TABLE parts ADD COLUMN w int")
+    db.execute("UPDATE pgtrickle.pgt_settings_in_use SET source = 'environment'")
+    with pytest.raises(errors.ObjectInUse):
+        db.execute("ALTER TABLE parts DROP COLUMN w")
     db.execute("ALTER TABLE other ADD COLUMN w int; CREATE TABLE part2 PARTITION OF parts FOR VALUES IN (2)")
     db.execute("COMMENT ON TABLE parts IS 'x'; CREATE INDEX ON parts (v); GRANT SELECT ON parts TO PUBLIC")
     db.execute("SELECT pgtrickle.create_stream_table('st2', 'SELECT id FROM parts')")
