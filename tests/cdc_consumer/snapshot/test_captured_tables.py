@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cdc_consumer.health import Health
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.snapshot.captured_tables import CapturedTables, LeafGone
@@ -138,3 +140,22 @@ def test_a_leaf_that_left_and_joined_again_between_two_looks() -> None:
     assert known.with_copied(capture({3: 25}, at=25), {3}).awaited == {3: Lsn(30)}
     copied = known.add(known.with_copied(capture({3: 40}, at=40), {3}))
     assert copied.leaves == {2: Lsn(10), 3: Lsn(40)} and copied.joined == {2: ".7", 3: ".9"}
+
+
+def test_a_leaf_is_awaited_under_the_present_name_only() -> None:
+    """The root was renamed and captured again: nobody copies a new leaf for its old name, so nobody waits for it."""
+    known = tables({2: 10})
+    renamed = replace(capture({2: 20}, at=20), table=TableId("public", "renamed"))
+    known.add(renamed)
+    known.follow(1, at_once({2, 3}), Lsn(30), ())
+    assert known.held_at == Lsn(30)
+    known.add(known.with_copied(replace(renamed, snapshot_lsn=Lsn(40), leaves={3: Lsn(40)}), {3}))
+    assert known.held_at is None
+
+
+def test_a_leaf_that_is_awaited_under_an_old_name_holds_nothing() -> None:
+    known = tables({2: 10})
+    known.follow(1, at_once({2, 3}), Lsn(15), ())
+    assert known.held_at == Lsn(15)
+    known.add(replace(capture({2: 20, 3: 20}, at=20), table=TableId("public", "renamed")))
+    assert known.held_at is None
