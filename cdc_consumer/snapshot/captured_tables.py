@@ -316,17 +316,23 @@ class CapturedTables:
     def _roots(self) -> Iterator[Capture]:
         """Yield the tables whose leaves are followed; a table that is copied again counts as it will be."""
         yield from self._copying.values()
-        yield from (c for t, c in self._captured.items() if c.leaves is not None and t not in self._copying)
+        yield from (
+            c
+            for t, c in self._captured.items()
+            if c.leaves is not None and t not in self._copying and self._is_latest(c)
+        )
+
+    def _is_latest(self, capture: Capture) -> bool:
+        """Whether its relation was not captured later under another name: nobody copies leaves for the old one."""
+        return self._by_relid.get(capture.relid, capture) is capture
 
     def _index(self) -> None:
         # Of a relation that was captured under two names the later capture counts.
         self._by_relid = {c.relid: c for c in sorted(self._captured.values(), key=lambda c: c.snapshot_lsn)}
-        positions = [at for capture in self._captured.values() for at in capture.awaited.values()]
+        positions = [at for c in self._captured.values() if self._is_latest(c) for at in c.awaited.values()]
         self._held_at = min(positions, default=None)
         self._by_leaf: dict[int, LeafOf] = {}
         for root in self._roots():
-            if self._by_relid.get(root.relid, root) is not root and root.table not in self._copying:
-                continue  # renamed: it is captured under its new name
             is_copying = root.table in self._copying
             self._by_leaf |= {leaf: LeafOf(root, since, is_copying) for leaf, since in (root.leaves or {}).items()}
             self._by_leaf |= {leaf: LeafOf(root, None, is_copying) for leaf in root.awaited}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import random
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -120,6 +121,10 @@ class State:
 
     def __str__(self) -> str:
         return f"{self.status} {self.code} {self.message} | hint: {self.hint}"
+
+
+class Stuck(Exception):
+    """A stream table does not advance any more: further steps would tell nothing new."""
 
 
 class Fuzz:
@@ -257,13 +262,14 @@ class Fuzz:
             if name in self._world.lost and not self._is_below_lost(name):
                 self._fail(name, after, f"it looks fresh, and its query cannot be run: {self._world.lost[name]}")
         self._compare([name for name in fresh if name not in self._world.lost], after, states)
+        if stuck := [name for name, outcome in found.items() if outcome == "stuck"]:
+            self._fail(", ".join(stuck), after, f"still behind after {limit_s} s: {states.get(stuck[0])}")
+            raise Stuck
         to_repair = []
         for name, outcome in found.items():
             state = states.get(name)
             if state is None:
                 self._fail(name, after, "it is gone")
-            elif outcome == "stuck" and state.status != "PAUSED":
-                self._fail(name, after, f"still behind after {limit_s} s: {state}")
             elif outcome == "marked":
                 self._note_mark(name, state, after)
                 if is_undone and before and before[name].status == "ACTIVE":
@@ -439,20 +445,26 @@ def main(
     with server_folder("ddl") as folder, stack_of(folder, major, event_triggers=event_triggers) as stack:
         fuzz = Fuzz(stack, seed, major, log)
         began, in_steps = time.monotonic(), 0.0
-        for number in range(1, steps + 1):
-            if minutes and time.monotonic() - began > minutes * 60:
-                break
-            at = time.monotonic()
-            fuzz.step()
-            in_steps += time.monotonic() - at
-            if restart_every and number % restart_every == 0:
-                fuzz.restart()
-            if places_every and number % places_every == 0:
-                fuzz.compare_places()
-            if number % 50 == 0 or number == steps:
-                passed_min, step_ms = (time.monotonic() - began) / 60, in_steps / number * 1000
-                click.echo(f"{passed_min:5.1f} min, {step_ms:.0f} ms a step: {fuzz.outcome}")
+        try:
+            for number in range(1, steps + 1):
+                if minutes and time.monotonic() - began > minutes * 60:
+                    break
+                at = time.monotonic()
+                fuzz.step()
+                in_steps += time.monotonic() - at
+                if restart_every and number % restart_every == 0:
+                    fuzz.restart()
+                if places_every and number % places_every == 0:
+                    fuzz.compare_places()
+                if number % 50 == 0 or number == steps:
+                    passed_min, step_ms = (time.monotonic() - began) / 60, in_steps / number * 1000
+                    click.echo(f"{passed_min:5.1f} min, {step_ms:.0f} ms a step: {fuzz.outcome}")
+        except Stuck:
+            click.echo("it ends: a stream table is stuck")
         fuzz.close()
+        if fuzz.outcome.failures and log is not None:
+            for part in (stack.addresses.applier_log, stack.addresses.cdc_log):
+                shutil.copy(part, log.with_suffix(f".{Path(part).name}"))
     click.echo(f"seed {seed}, PostgreSQL {major}: {fuzz.outcome}")
     for line in fuzz.outcome.failures:
         click.echo(f"  {line}")

@@ -193,3 +193,24 @@ def test_rows_are_kept_for_a_copy_of_a_table_that_lost_its_leaves() -> None:
     leaf = known.find_leaf(3)
     assert leaf is not None and leaf.is_copying
     assert known.held_at == Lsn(20), "until it is copied"
+
+
+def test_a_leaf_is_awaited_under_the_present_name_only() -> None:
+    """The root was renamed and captured again: nobody copies a new leaf for its old name, so nobody waits for it."""
+    known = tables({2: 10})
+    renamed = replace(capture({2: 20}, at=20), table=TableId("public", "renamed"))
+    known.add(renamed)
+    known.join(1, at_once({2, 3}), Lsn(30))
+    assert known.held_at == Lsn(30)
+    copied = known.with_copied(replace(renamed, snapshot_lsn=Lsn(40), leaves={3: Lsn(40)}), {3})
+    assert copied is not None
+    known.add(copied)
+    assert known.held_at is None
+
+
+def test_a_leaf_that_is_awaited_under_an_old_name_holds_nothing() -> None:
+    known = tables({2: 10})
+    known.join(1, at_once({2, 3}), Lsn(15))
+    assert known.held_at == Lsn(15)
+    known.add(replace(capture({2: 20, 3: 20}, at=20), table=TableId("public", "renamed")))
+    assert known.held_at is None

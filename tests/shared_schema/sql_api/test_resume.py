@@ -29,6 +29,7 @@ OF_NO_STREAM_TABLE = {
     "JavaMissing": "ends the program",
     "NotCompiled": "ends the program",
     "SettingsError": "ends the program",
+    "SourceBusy": "planned in a later tick",
     "Superseded": "a later request replaced this one",
 }
 

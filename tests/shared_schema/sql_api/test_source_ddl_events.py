@@ -83,7 +83,7 @@ def test_a_partition_that_is_not_ours_to_alter_does_not_hide_the_message(db: Con
     """Nor does one that another session has locked, which is not waited for."""
     db.execute("CREATE PUBLICATION of_messages; CREATE ROLE catalog_owner")
     owned = db.execute(
-        "SELECT oid::regprocedure::text FROM pg_proc WHERE proname IN ('_on_ddl_end', '_complete_leaves')"
+        "SELECT oid::regprocedure::text FROM pg_proc WHERE proname IN ('_ddl_ended', '_complete_leaves')"
     )
     try:
         db.execute("GRANT ALL ON ALL TABLES IN SCHEMA pgtrickle TO catalog_owner")
