@@ -280,12 +280,11 @@ def test_a_collation_with_another_order() -> None:
         server.start()
         try:
             with open_scenes(server.url) as make_scene:
-                scene = make_scene("st_text", "st_plain")
+                scene = make_scene("st_text")
                 scene.run("INSERT INTO plain VALUES (1, 1, 'a'), (2, 2, 'B')")
                 scene.run('ALTER TABLE plain ALTER COLUMN c TYPE text COLLATE "en-x-icu"')
                 assert scene.connection.execute("SELECT min(c) FROM plain").fetchone() == ("a",), "not B"
-                found = scene.tick()
-                assert "c of public.plain has another collation" in found["st_text"] and found["st_plain"] == "shown"
+                assert "c of public.plain has another collation" in scene.tick()["st_text"]
         finally:
             server.stop()
 

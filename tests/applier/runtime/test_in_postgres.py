@@ -11,7 +11,7 @@ from applier.plan.stream_table import StreamTable
 from applier.refresh.full_in_postgres import FullInPostgres
 from applier.sinks.delta import ComputedDelta
 from shared_schema.lsn import Lsn
-from tests.applier.runtime.conftest import FEW, Ticks, create
+from tests.applier.runtime.conftest import Ticks
 
 LATER = Lsn(1 << 40)
 """After every position of the server: positions of a laboratory are small numbers."""
@@ -30,7 +30,6 @@ def test_a_table_is_swapped(make_ticks: Callable[..., Ticks], monkeypatch: pytes
     )
     connection.execute("CREATE TABLE green (id int PRIMARY KEY, k int); INSERT INTO green VALUES (777, 777)")
     connection.execute("SELECT pgtrickle.create_stream_table('doubles', %s, refresh_mode => 'FULL')", (QUERY,))
-    create(ticks, few=FEW)
     ticks.lab.now = LATER
     ran: list[str] = []
 
