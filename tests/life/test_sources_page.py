@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Iterable, Sequence
 
 import psycopg
@@ -15,6 +17,9 @@ from tests.life.ddl_actions import ACTIONS
 from tests.life.sources_page import Line, lines, objects, table_rows
 
 Connection = psycopg.Connection[tuple[object, ...]]
+
+LONG = bool(os.environ.get("PG_TRICKLE_LONG_TESTS"))
+"""Whether every line is run; otherwise every fourth one is."""
 
 ROWS = """
 INSERT INTO t (id, v, w, m, c, s)
@@ -110,6 +115,13 @@ def outcome(db: Connection, line: Line, since: int, limit_s: int = 60) -> str:
     return "nothing" if not full and not copies else f"silently {full} times full and copied {copies} times"
 
 
+def await_following(db: Connection, line: Line, since: int) -> str:
+    began = time.monotonic()
+    while (happened := outcome(db, line, since)) == "nothing" and time.monotonic() - began < 20:
+        time.sleep(0.5)
+    return happened
+
+
 def count_differences(db: Connection, line: Line) -> int:
     """Compare a stream table with its query, as the superuser."""
     found = db.execute("SELECT defining_query FROM pgtrickle.pgt_stream_tables WHERE pgt_schema = %s", (line.schema,))
@@ -177,6 +189,9 @@ def judge_lines(db: Connection, chosen: Sequence[Line]) -> list[str]:
     write_to_sources(db, chosen)
     for line in chosen:
         happened = outcome(db, line, since, 20 if wrong else 60)
+        if line.expected == "followed" and happened == "nothing":
+            # New columns come with one of the next refreshes; until then the rows are those of the query as it was.
+            happened = await_following(db, line, since)
         if happened not in ACCEPTED.get(line.expected, (line.expected,)):
             wrong.append(f"{line.change}: {happened} instead of {line.expected}: {state(db, line)}")
             print(wrong[-1])
@@ -239,9 +254,11 @@ def version_of(db: Connection) -> int:
 
 @pytest.mark.timeout(900)
 def test_what_the_page_says_happens(db: Connection) -> None:
-    assert judge_lines(db, [a for a in lines() if not a.concerns_all and a.since <= version_of(db)]) == []
+    found = [a for a in lines() if not a.concerns_all and a.since <= version_of(db)]
+    assert judge_lines(db, found if LONG else found[::4]) == []
 
 
+@pytest.mark.skipif(not LONG, reason="stops every stream table: PG_TRICKLE_LONG_TESTS")
 @pytest.mark.timeout(600)
 def test_what_concerns_the_whole_publication(db: Connection, stack: Stack) -> None:
     """One after the other: each is the end of all stream tables over the publication, until it is mended."""

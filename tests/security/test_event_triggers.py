@@ -25,7 +25,7 @@ BODY = f"""
 DECLARE
     is_super bool := (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = current_user);
 BEGIN
-    PERFORM pg_catalog.pg_advisory_lock(CASE WHEN is_super THEN {AS_A_SUPERUSER} ELSE {AS_THE_OWNER} END);
+    PERFORM pg_catalog.pg_advisory_lock_shared(CASE WHEN is_super THEN {AS_A_SUPERUSER} ELSE {AS_THE_OWNER} END);
 END
 """
 
