@@ -91,6 +91,7 @@ def run_pipeline(
         except StopRequested:
             return
         except (OversizeMessage, TableUnreadable) as error:
+            worked = worked or isinstance(health.session, Streaming)
             # The transaction was aborted. The next session goes on without this table, and says so to its readers.
             match error:
                 case OversizeMessage(topic=topic):
@@ -103,6 +104,7 @@ def run_pipeline(
             health.enter(Restarting(error.problem))
             metrics.count_restart()
         except CaptureOutdated as error:
+            worked = True
             health.enter(Restarting(error.problem))
             metrics.count_restart()
             log.warning("rows changed without being in the log, restarting", extra={"problem": error.problem})

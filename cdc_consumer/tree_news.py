@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from shared_schema.signed_messages import read_signed
+from shared_schema.signed_messages import SignedMessage, read_signed
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +50,18 @@ class NewsReader:
         """Return what a message of the transaction `xid` says; None if it is another message, or not to be believed."""
         if not content.startswith(KIND.encode() + b" "):
             return None
-        self._secret = self._secret or self._read_secret()
-        message = read_signed(content, self._secret, xid) if self._secret is not None else None
+        message = self._check(content, xid)
+        if message is None and (present := self._read_secret()) != self._secret:
+            # Not read yet, or the catalog was installed again.
+            self._secret = present
+            message = self._check(content, xid)
         if message is None:
             log.warning("a message about DDL in the log is not signed, it is ignored", extra={"xid": xid})
             return None
         return parse_news(message.body)
+
+    def _check(self, content: bytes, xid: int) -> SignedMessage | None:
+        return None if self._secret is None else read_signed(content, self._secret, xid)
 
 
 def parse_news(body: str) -> TreeNews:

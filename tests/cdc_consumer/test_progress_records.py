@@ -96,6 +96,23 @@ def test_records_of_many_tables_are_small_and_exact() -> None:
     assert written / 3_000 < 150_000
 
 
+def test_a_long_capture_is_not_repeated_in_every_record() -> None:
+    """One new leaf among thousands: each record named all of them until the next checkpoint."""
+    tables, reader = CapturedTables({}, Metrics(Health())), Reader()
+    made, sizes = records(None, tables), []
+    leaves = {leaf: Lsn(leaf) for leaf in range(10_000, 14_000)}
+    wide = Capture("pg_trickle", TableId("public", "wide"), 7, Lsn(1), 0, leaves=leaves)
+    for number in range(6):
+        captured = (wide,) if number == 2 else ()
+        delivered = Delivered({topic(1): {0: number}}, 0, 2 * number)
+        checkpoint, progress = made.build(Lsn(200), Lsn(200), delivered, captured=captured, last=None, part=None)
+        for capture in captured:
+            tables.add(capture)
+        sizes.append(len(progress.encode()))
+        last = reader.read(checkpoint, progress)
+    assert last.captures == (wide,) and max(sizes) < 10_000, sizes
+
+
 def test_a_restart_goes_on_with_what_was_stored() -> None:
     stored = Progress("pg_trickle", "1", 1, Lsn(100), Lsn(100), {topic(1): {0: 5}}, schemas={7: "ab"})
     captured = Capture("pg_trickle", TableId("public", "t"), 7, Lsn(1), 0)

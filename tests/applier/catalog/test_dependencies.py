@@ -14,12 +14,12 @@ from applier.catalog.dependencies import DependencyStore
 
 @pytest.mark.parametrize(("program", "concerns"), [("psql", True), ("pg-trickle-applier", False)])
 def test_our_own_sessions_alter_nothing(database: str, program: str, concerns: bool) -> None:
-    """As a write beside the ticks that creates an index for minutes: nobody waits for it."""
+    """As a write beside the ticks that takes minutes: nobody waits for it."""
 
     def create() -> None:
         with psycopg.connect(database, autocommit=True, application_name=program) as connection:
             connection.execute("BEGIN; SELECT pg_current_xact_id()")
-            connection.execute("CREATE TABLE made AS SELECT pg_sleep(2)")
+            connection.execute("DO 'BEGIN PERFORM pg_sleep(2); END'")
 
     thread = threading.Thread(target=create)
     thread.start()
