@@ -178,7 +178,8 @@ def test_the_thread_survives_whatever_a_question_raises(
     """An exception that nobody foresaw does not end it, and its text is not shown: the next question is answered."""
     prefix = f"ask{secrets.token_hex(4)}"
     client: dict[str, str | int | float | bool] = {"bootstrap.servers": kafka.bootstrap}
-    AdminClient(client).create_topics([NewTopic(control_topic(prefix), 1, 1)])[control_topic(prefix)].result(30)
+    admin = AdminClient(client)
+    admin.create_topics([NewTopic(control_topic(prefix), 1, 1)])[control_topic(prefix)].result(30)
     good, real, raised = asked(db, "SELECT v FROM t"), explain_query.verdict, threading.Event()
 
     def verdict(*arguments: Any) -> Any:
