@@ -154,17 +154,17 @@ def test_queries_that_are_large_in_form_or_have_no_order(db: Connection) -> None
 
 
 def test_a_row_that_is_too_large_for_its_topic(stack: Stack, db: Connection) -> None:
-    db.execute("CREATE TABLE lines (id int PRIMARY KEY, t text); INSERT INTO lines VALUES (1, 'a')")
-    create(db, whole_text="SELECT string_agg(t, '' ORDER BY id) AS t FROM lines", line_count="SELECT id FROM lines")
+    db.execute("CREATE TABLE long_lines (id int PRIMARY KEY, t text); INSERT INTO long_lines VALUES (1, 'a')")
+    create(db, whole_text="SELECT string_agg(t, '' ORDER BY id) AS t FROM long_lines", line_count="SELECT id FROM long_lines")
     assert_equal(db, "whole_text", "line_count")
-    db.execute("INSERT INTO lines SELECT i, repeat('x', 700000) FROM generate_series(2, 5) i")
+    db.execute("INSERT INTO long_lines SELECT i, repeat('x', 700000) FROM generate_series(2, 5) i")
 
     def assert_stopped() -> None:
         found = "SELECT status, last_error_code FROM pgtrickle.pgt_stream_tables WHERE pgt_name = 'whole_text'"
         assert db.execute(found.encode()).fetchone() == ("SUSPENDED", "PublishingFailed")
 
     oracle.eventually(assert_stopped, within_s=60)
-    db.execute("DELETE FROM lines WHERE id = 1")
+    db.execute("DELETE FROM long_lines WHERE id = 1")
     assert_equal(db, "line_count")
     replay = oracle.TopicReplay(stack.addresses.kafka_bootstrap, "trickle_out.public.line_count", "trickle_out.schemas")
     expected = oracle.query_result(db, "line_count")

@@ -97,14 +97,14 @@ def test_later_partitions_need_no_call(db: Connection, stack: Stack) -> None:
 
 
 def test_ddl_is_followed_or_suspends_as_without_them(db: Connection) -> None:
-    db.execute("CREATE TYPE hue AS ENUM ('red', 'blue'); CREATE TABLE hued (id int PRIMARY KEY, v int, h hue)")
+    db.execute("CREATE TYPE tone AS ENUM ('red', 'blue'); CREATE TABLE hued (id int PRIMARY KEY, v int, h tone)")
     db.execute("INSERT INTO hued VALUES (1, 1, 'red'), (2, 2, 'blue'); CREATE VIEW hued_low AS SELECT * FROM hued")
     create(db, "by_hue", "SELECT h, count(*) AS n FROM hued GROUP BY h")
     create(db, "of_hued_low", "SELECT id, v FROM hued_low")
     create(db, "of_hued", "SELECT id FROM hued WHERE v > 0")
     names = ("by_hue", "of_hued_low", "of_hued")
     assert_equal(db, *names)
-    db.execute("ALTER TYPE hue RENAME VALUE 'red' TO 'pink'; ALTER TABLE hued RENAME v TO w")
+    db.execute("ALTER TYPE tone RENAME VALUE 'red' TO 'pink'; ALTER TABLE hued RENAME v TO w")
     db.execute("INSERT INTO hued VALUES (3, 3, 'pink')")
     assert_equal(db, *names)
     db.execute("ALTER TABLE hued RENAME TO tinted; ALTER VIEW hued_low RENAME TO tinted_low")

@@ -42,30 +42,30 @@ def at_work(stack: Stack, statement: str) -> Iterator[None]:
 
 @pytest.fixture
 def busy(db: Connection) -> Connection:
-    """Stream tables `of_busy` and `of_quiet`, each over a table of its own."""
+    """Stream tables `of_busy` and `of_calm`, each over a table of its own."""
     db.execute("CREATE TYPE pace AS ENUM ('slow', 'fast')")
-    db.execute("CREATE TABLE busy (id int PRIMARY KEY, p pace); CREATE TABLE quiet (id int PRIMARY KEY, v int)")
+    db.execute("CREATE TABLE busy (id int PRIMARY KEY, p pace); CREATE TABLE calm (id int PRIMARY KEY, v int)")
     db.execute("SELECT pgtrickle.create_stream_table('of_busy', 'SELECT p, count(*) AS n FROM busy GROUP BY p')")
-    db.execute("SELECT pgtrickle.create_stream_table('of_quiet', 'SELECT count(*) AS n, sum(v) AS s FROM quiet')")
-    assert_equal(db, "of_busy", "of_quiet")
+    db.execute("SELECT pgtrickle.create_stream_table('of_calm', 'SELECT count(*) AS n, sum(v) AS s FROM calm')")
+    assert_equal(db, "of_busy", "of_calm")
     return db
 
 
 def test_long_ddl_on_other_tables_stops_nobody(busy: Connection, stack: Stack) -> None:
     """It was taken for a commit that is under way and may have altered anything."""
     with at_work(stack, "CREATE TABLE slow AS SELECT pg_sleep(8) IS NULL AS slept"):
-        busy.execute("INSERT INTO quiet VALUES (1, 1)")
-        busy.execute("SELECT pgtrickle.wait_for('of_quiet', timeout => '6 s')")
-    assert_equal(busy, "of_quiet", "of_busy")
+        busy.execute("INSERT INTO calm VALUES (1, 1)")
+        busy.execute("SELECT pgtrickle.wait_for('of_calm', timeout => '6 s')")
+    assert_equal(busy, "of_calm", "of_busy")
 
     # A locked source whose reader has to be planned again: only that one waits.
     with psycopg.connect(stack.addresses.database_url) as other:
         other.execute("LOCK TABLE busy IN ACCESS EXCLUSIVE MODE")
         busy.execute("ALTER TYPE pace ADD VALUE 'faster'")
-        busy.execute("INSERT INTO quiet VALUES (2, 2)")
-        busy.execute("SELECT pgtrickle.wait_for('of_quiet', timeout => '10 s')")
+        busy.execute("INSERT INTO calm VALUES (2, 2)")
+        busy.execute("SELECT pgtrickle.wait_for('of_calm', timeout => '10 s')")
     busy.execute("INSERT INTO busy VALUES (1, 'faster')")
-    assert_equal(busy, "of_busy", "of_quiet")
+    assert_equal(busy, "of_busy", "of_calm")
 
 
 def test_a_reader_follows_to_the_new_sources(db: Connection) -> None:
