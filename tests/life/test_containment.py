@@ -155,7 +155,8 @@ def test_queries_that_are_large_in_form_or_have_no_order(db: Connection) -> None
 
 def test_a_row_that_is_too_large_for_its_topic(stack: Stack, db: Connection) -> None:
     db.execute("CREATE TABLE long_lines (id int PRIMARY KEY, t text); INSERT INTO long_lines VALUES (1, 'a')")
-    create(db, whole_text="SELECT string_agg(t, '' ORDER BY id) AS t FROM long_lines", line_count="SELECT id FROM long_lines")
+    create(db, whole_text="SELECT string_agg(t, '' ORDER BY id) AS t FROM long_lines")
+    create(db, line_count="SELECT id FROM long_lines")
     assert_equal(db, "whole_text", "line_count")
     db.execute("INSERT INTO long_lines SELECT i, repeat('x', 700000) FROM generate_series(2, 5) i")
 
