@@ -31,6 +31,7 @@ TrickleError
 from __future__ import annotations
 
 from shared_schema.errors import TrickleError
+from shared_schema.table_schema import TableId
 
 
 class StopRequested(Exception):
@@ -101,6 +102,10 @@ class CaptureOutdated(SourceError):
     """Rows of a captured table changed without being in the log: the next session copies it again."""
 
     retryable = True
+
+    def __init__(self, problem: str, table: TableId) -> None:
+        super().__init__(problem, hint="the table is copied again automatically")
+        self.table = table
 
 
 class CaptureFailed(SourceError):

@@ -86,8 +86,6 @@ class FrameHandler:
         metrics.messages.inc(len(frames))
         metrics.last_message.set(time.time())
         metrics.poll_seconds.observe(time.perf_counter() - started)
-        if self._rows.transaction is not None:
-            self._batcher.cut_if_long(self._rows.transaction)
 
     def _handle_frame(self, data: bytes) -> None:
         match frame := decode_frame(data):

@@ -110,7 +110,7 @@ class InitialCopy:
 
     def stop_refused(self) -> None:
         """Tell the readers of tables that cannot be captured; their rows are dropped."""
-        refused = [(t, reason) for t, reason in self._captures.refused if is_new(t, self._tables.settled)]
+        refused = [(t, reason) for t, reason in self._captures.refused if t.only or is_new(t, self._tables.settled)]
         if not refused or not self._batcher.has_frontier or self._frontier.open_commit is not None or self.is_active:
             return
         at, slot = self._frontier.published, self._settings.slot

@@ -40,6 +40,7 @@ from cdc_consumer.sinks.open_sink import find_schema, is_sink_empty, open_sink, 
 from cdc_consumer.sinks.sink import StoredState
 from cdc_consumer.snapshot.captured_tables import CapturedTables
 from cdc_consumer.snapshot.captures import Captures
+from cdc_consumer.snapshot.comparison import CatalogComparison
 from cdc_consumer.snapshot.load import Loader
 from cdc_consumer.snapshot.watch import CaptureWatch
 from cdc_consumer.transaction_batcher import TransactionBatcher
@@ -52,6 +53,7 @@ from cdc_consumer.wal.catalog import (
     publish_leaves,
     relation_facts,
 )
+from cdc_consumer.wal.compared import ComparedPositions
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.history import HistoryCheck
@@ -81,9 +83,13 @@ def run_pipeline(
     """Stream until `stop` is set. A session that fails after the process once worked is restarted."""
     worked = False
     refused: dict[TableId, str] = {}
+    outdated: set[TableId] = set()
     while not stop.is_set():
         try:
-            with open_relay(settings, stop, health, metrics, report, refused=refused, clock=clock) as relay:
+            with open_relay(
+                settings, stop, health, metrics, report, refused=refused, outdated=outdated, clock=clock
+            ) as relay:
+                outdated.clear()
                 while not stop.is_set():
                     relay.run_once()
                 relay.finish()
@@ -91,6 +97,7 @@ def run_pipeline(
         except StopRequested:
             return
         except OversizeMessage as error:
+            worked = worked or isinstance(health.session, Streaming)
             # The transaction was aborted. The next session goes on without this table, and says so to its readers.
             table = table_of_topic(settings.topic_prefix, error.topic or "")
             if table is None or table in refused:
@@ -99,6 +106,8 @@ def run_pipeline(
             health.enter(Restarting(error.problem))
             metrics.count_restart()
         except CaptureOutdated as error:
+            worked = True
+            outdated.add(error.table)
             health.enter(Restarting(error.problem))
             metrics.count_restart()
             log.warning("rows changed without being in the log, restarting", extra={"problem": error.problem})
@@ -121,11 +130,13 @@ def open_relay(
     report: SettingsReport,
     *,
     refused: Mapping[TableId, str],
+    outdated: Collection[TableId] = (),
     clock: LogClock,
 ) -> Iterator[Relay]:
     """Connect to source and sink, acquire the slot, fence other writers, and connect the parts.
 
-    `refused` are tables that have rows which the sink does not accept, and the reason.
+    `refused` are tables that have rows which the sink does not accept, and the reason; `outdated` are tables that must
+    be copied again.
     """
     database_url = settings.database_url.get_secret_value()
     with ExitStack() as stack:
@@ -158,8 +169,8 @@ def open_relay(
         clock.resume(point.frontier)
         is_new_slot = state.progress is None and not is_sink_empty(settings)
         # Captures
-        outdated = find_outdated(catalog, settings, state)
-        left = hold_frontier(frontier, state, {*refused, *find_unrecorded(catalog, state), *outdated})
+        again = {*find_unrecorded(catalog, state), *find_outdated(catalog, settings, state, outdated)}
+        left = hold_frontier(frontier, state, {*refused, *again})
         tables = CapturedTables(state.captures, metrics, left)
         if state.progress is not None and tables.held_at is not None:
             frontier.stay(state.progress.frontier)
@@ -169,9 +180,10 @@ def open_relay(
         captures = Captures(
             tables,
             watch,
+            CatalogComparison(database_url, settings.publications),
             frontier,
-            lag,
-            metrics,
+            lag=lag,
+            metrics=metrics,
             heartbeat_s=heartbeat_s,
             together=is_new_slot,
             unfinished=left,
@@ -185,6 +197,8 @@ def open_relay(
         part = resumable_part(state.progress, settings.publications)
         rows = TransactionRows(routes, tables, schema_versions, sink, metrics=metrics, part=part)
         # Topic and acknowledgement
+        stored = state.progress.compared if state.progress else None
+        compared = ComparedPositions(stored, differs=bool(left))
         batcher = TransactionBatcher(
             settings=settings,
             frontier=frontier,
@@ -194,6 +208,7 @@ def open_relay(
             captures=captures,
             metrics=metrics,
             clock=clock,
+            compared=compared,
             has_frontier=state.progress is not None,
         )
         initial_copy = InitialCopy(
@@ -234,7 +249,14 @@ def open_relay(
             rows=rows,
             captures=captures,
             initial_copy=initial_copy,
-            leaf_check=LeafCheck(tables, captures, routes, frontier, batcher.batch),
+            leaf_check=LeafCheck(
+                tables=tables,
+                captures=captures,
+                routes=routes,
+                frontier=frontier,
+                batch=batcher.batch,
+                compared=compared,
+            ),
             batcher=batcher,
             sink=sink,
             feedback=feedback,

@@ -22,6 +22,9 @@ MIN_CHANGES, CHANGES_SHARE = 200, 32
 """A checkpoint is due when a record names more than MIN_CHANGES things, and more than this share of all of them: then
 records and checkpoints take about the same room if each transaction writes to other tables."""
 
+MAX_CAPTURE_BYTES = 50_000
+"""A checkpoint is also due when the captures in a record are this long: many columns, or many leaf partitions."""
+
 CHECKPOINT_RECORDS = 5_000
 """A reader begins at a checkpoint, so it reads at most so many records more than it needs."""
 
@@ -55,6 +58,7 @@ class ProgressRecords:
         self._new_ends: Offsets = {}
         self._new_schemas: dict[int, str] = {}
         self._new_captures: dict[TableId, Capture] = {}
+        self._capture_bytes = 0
 
     def build(
         self,
@@ -100,6 +104,7 @@ class ProgressRecords:
     def note_captures(self, captured: tuple[Capture, ...]) -> None:
         """Take over captures whose records are written."""
         self._new_captures |= {capture.table: capture for capture in captured}
+        self._capture_bytes += sum(len(capture.encode()) for capture in captured)
 
     def _note_offsets(self, ends: Offsets) -> None:
         for topic, partitions in ends.items():
@@ -132,11 +137,11 @@ class ProgressRecords:
             self._settings.slot, progress_end, self._ends, self._captured_schemas(), captures.values()
         )
         self._place, self._records = CheckpointPlace(progress_end, len(parts)), 0
-        self._new_ends, self._new_schemas, self._new_captures = {}, {}, {}
+        self._new_ends, self._new_schemas, self._new_captures, self._capture_bytes = {}, {}, {}, 0
         return parts
 
     def _is_checkpoint_due(self) -> bool:
-        if self._place is None or self._records >= CHECKPOINT_RECORDS:
+        if self._place is None or self._records >= CHECKPOINT_RECORDS or self._capture_bytes > MAX_CAPTURE_BYTES:
             return True
         new = len(self._new_schemas) + len(self._new_captures) + sum(map(len, self._new_ends.values()))
         if new <= MIN_CHANGES:

@@ -64,6 +64,9 @@ class Relay:
         frames = self._receive()
         self._write_rows(frames)
         self._copy_tables(idle=not frames)
+        if self._rows.transaction is not None:
+            # Also without frames: while the spools are full, the copy alone goes on in the open transaction.
+            self._batcher.cut_if_long(self._rows.transaction)
         self._batcher.publish_if_due()
         self._batcher.note_complete()
         self._note_streaming()

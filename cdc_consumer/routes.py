@@ -122,7 +122,8 @@ class Routes:
         key = leaf.root.relid if leaf is not None and leaf.since is not None else relid
         if leaf is not None and not leaf.is_copying:
             captured_since = leaf.since
-        beside = self._beside.get(relid) or self._beside.get(key)
+        # The snapshot that is being prepared will contain an awaited leaf too.
+        beside = self._beside.get(relid) or self._beside.get(relid if leaf is None else leaf.root.relid)
         aside = self._aside.get(relid) or self._aside.get(key) or (beside if captured_since is None else None)
         since = captured_since if aside is None else aside.since
         if since is None:

@@ -163,7 +163,7 @@ class TransactionRows:
             return
         at = transaction.begin.commit_lsn
         for relid, leaves in sorted(news.roots.items()):
-            for gone in self._tables.follow(relid, leaves, at, news.created):
+            for gone in self._tables.follow(relid, leaves, at, news.created, news.sight):
                 writer, schema = self._routes.leaf_writer(gone, at)
                 row = transaction.truncate_leaf(schema, gone.leaf)
                 if row.stamp.seq >= self._first_ordinal:

@@ -16,9 +16,11 @@ from cdc_consumer.progress_records import ProgressRecords
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.sink import Sink
 from cdc_consumer.snapshot.captures import Captures
+from cdc_consumer.wal.compared import ComparedPositions
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.log_clock import LogClock
+from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, CommitPart
 
 IDLE_WAIT_S = 0.05
@@ -42,6 +44,7 @@ class TransactionBatcher:
         captures: Captures,
         metrics: Metrics,
         clock: LogClock,
+        compared: ComparedPositions,
         has_frontier: bool,
     ) -> None:
         self._settings = settings
@@ -52,6 +55,7 @@ class TransactionBatcher:
         self._captures = captures
         self._metrics = metrics
         self._clock = clock
+        self._compared = compared
         self.batch = OpenBatch()
         self.has_frontier = has_frontier
         """Whether a frontier was ever published for this slot."""
@@ -80,7 +84,8 @@ class TransactionBatcher:
             return batch.is_urgent or lingered or batch.rows >= self._settings.batch_max_rows
         if self._frontier.received <= self._frontier.durable:
             batch.forget_requests()
-            return False
+            # What held the frontier back may be over.
+            return self._find_target() > self._frontier.published
         idle_s = now - self._published_at
         status_requested = batch.is_status_requested and idle_s >= STATUS_REQUEST_PAUSE_S
         return batch.is_urgent or status_requested or idle_s * 1000 >= self._settings.heartbeat_ms
@@ -117,15 +122,17 @@ class TransactionBatcher:
 
     def publish(self, captures: tuple[Capture, ...] = (), part: CommitPart | None = None) -> None:
         """Write the progress record, end the transaction of the sink, and acknowledge it to the server."""
-        self._frontier.await_leaf(self._captures.held_at)
-        started, target, written = time.monotonic(), self._frontier.publishable, self._frontier.received
+        started, target, written = time.monotonic(), self._find_target(), self._frontier.received
         captures = (*self._captures.take_changed(), *captures)
         checkpoint, progress = self._records.build(
             target, written, self._sink.flush(), captured=captures, last=self.batch.last_begin, part=part
         )
         last, first_us = progress.last_commit, self.batch.oldest_us
         progress = replace(
-            progress, complete_until_us=self._clock.until_at(target, last), first_commit_us=first_us or None
+            progress,
+            complete_until_us=self._clock.until_at(target, last),
+            first_commit_us=first_us or None,
+            compared=self._compared.range,
         )
         self._sink.commit((*captures, *checkpoint, progress))
         self._frontier.mark_published(target, written)
@@ -151,7 +158,15 @@ class TransactionBatcher:
         self._has_uncounted = True
 
     def note_complete(self) -> None:
-        """Note how far everything is on the topics, when nothing waits to be published."""
+        """Note how far everything is on the topics, when nothing waits to be published and nothing holds the frontier
+        back."""
         frontier = self._frontier
-        if not self.batch.commits and frontier.open_commit is None and frontier.limit is None and self.has_frontier:
+        if self.batch.commits or frontier.open_commit is not None or not self.has_frontier:
+            return
+        if frontier.limit is None and self._find_target() >= frontier.received:
             self._clock.reach(frontier.received)
+
+    def _find_target(self) -> Lsn:
+        """Return the frontier that may be published now."""
+        self._frontier.await_leaf(self._captures.held_at)
+        return self._frontier.publishable

@@ -1,7 +1,8 @@
 """Signed `ddl` messages of the log in; the leaf partitions that partitioned tables have from that position on, out.
 
 The body is JSON. `roots` has the leaves of each partitioned table after the DDL, `tag` and `relids` say what the DDL
-was and which relations it concerned. Messages that are not signed are not believed: anybody may write into the log.
+was and which relations it concerned, `saw` and `saw_at` what its transaction could see. Messages that are not signed
+are not believed: anybody may write into the log.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from shared_schema.signed_messages import read_signed
+from cdc_consumer.wal.visibility import Sight, read_sight
+from shared_schema.signed_messages import SignedMessage, read_signed
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +28,8 @@ class TreeNews:
     """For each leaf what identifies its attachment."""
     created: frozenset[int]
     """Relations that the DDL created: they have no rows yet."""
+    sight: Sight | None = None
+    """What the DDL could see: other transactions may have attached partitions meanwhile. None if it does not say."""
 
 
 class NewsReader:
@@ -39,20 +43,27 @@ class NewsReader:
         """Return what a message of the transaction `xid` says; None if it is another message, or not to be believed."""
         if not content.startswith(KIND.encode() + b" "):
             return None
-        self._secret = self._secret or self._read_secret()
-        message = read_signed(content, self._secret, xid) if self._secret is not None else None
+        message = self._check(content, xid)
+        if message is None and (present := self._read_secret()) != self._secret:
+            # Not read yet, or the catalog was installed again.
+            self._secret = present
+            message = self._check(content, xid)
         if message is None:
             log.warning("a message about DDL in the log is not signed, it is ignored", extra={"xid": xid})
             return None
-        return parse_news(message.body)
+        return parse_news(message.body, xid)
+
+    def _check(self, content: bytes, xid: int) -> SignedMessage | None:
+        return None if self._secret is None else read_signed(content, self._secret, xid)
 
 
-def parse_news(body: str) -> TreeNews:
-    """Return the content of a signed message."""
+def parse_news(body: str, xid: int) -> TreeNews:
+    """Return the content of a signed message of the transaction `xid`."""
     said = json.loads(body)
     roots = {
         int(root): {int(leaf): str(joined) for leaf, joined in leaves.items()}
         for root, leaves in (said.get("roots") or {}).items()
     }
     created = frozenset(map(int, said.get("relids") or ())) if said.get("tag") == "CREATE TABLE" else frozenset()
-    return TreeNews(roots, created)
+    sight = read_sight(said["saw"], said["saw_at"], xid) if "saw" in said else None
+    return TreeNews(roots, created, sight)

@@ -20,7 +20,7 @@ from applier.trace.stamped_rows import Chunk, Pending, Run, StampedRow
 from shared_schema.change_row import Op
 from shared_schema.checkpoints import CheckpointParts
 from shared_schema.lsn import ORIGIN, Lsn
-from shared_schema.progress import Capture, Checkpoint, Offsets, Progress, ProgressRecord
+from shared_schema.progress import Capture, Checkpoint, ComparedRange, Offsets, Progress, ProgressRecord
 from shared_schema.table_schema import TableId
 
 TopicPartition = tuple[str, int]
@@ -90,8 +90,16 @@ class Inbox:
     """Holds the rows that have arrived and are not yet part of a trace."""
 
     def __init__(
-        self, frontier: Lsn = ORIGIN, positions: Offsets | None = None, times: SourceTimes | None = None
+        self,
+        frontier: Lsn = ORIGIN,
+        positions: Offsets | None = None,
+        times: SourceTimes | None = None,
+        *,
+        sources_elsewhere: bool = False,
     ) -> None:
+        self._sources_elsewhere = sources_elsewhere
+        """Whether only the writer of the topics sees the catalog of the sources: then frontiers wait for its word."""
+        self._compared: ComparedRange | None = None
         self.times = times or SourceTimes()
         """The times of the sources' server at the frontiers that were reached."""
         self.frontier = frontier
@@ -188,6 +196,8 @@ class Inbox:
         """
         self.mark_read(at, offset)
         self._record_partitions.add(at)
+        if isinstance(record, Progress):
+            self._compared = record.compared
         match record:
             case Progress(checkpoint=None):
                 self._waiting.append(_Waiting(record, ()))
@@ -209,9 +219,12 @@ class Inbox:
     def advance(self) -> Lsn:
         """Apply every progress record whose offsets have all arrived; return the new frontier."""
         while self._waiting and self._is_complete(self._waiting[0]):
+            frontier = self._waiting[0].progress.frontier
+            is_compared = self._is_compared(frontier)
+            if not is_compared and self._compared is not None and frontier > self._compared.until:
+                break
             progress = self._waiting.popleft().progress
-            frontier = progress.frontier
-            if any(self.frontier < frontier <= until for until in self.gaps.values()):
+            if not is_compared or any(self.frontier < frontier <= until for until in self.gaps.values()):
                 continue
             if self._awaited:
                 topics = ", ".join(sorted({topic for topic, _ in self._awaited}))
@@ -221,6 +234,12 @@ class Inbox:
             self.frontier = max(self.frontier, frontier)
             self.times.add(progress)
         return self.frontier
+
+    def _is_compared(self, frontier: Lsn) -> bool:
+        """Whether a frontier may be shown. One before the range never may: the rows there were wrong."""
+        if not self._sources_elsewhere or self._compared is None or frontier <= self.frontier:
+            return True
+        return self._compared.includes(frontier)
 
     def _is_complete(self, waiting: _Waiting) -> bool:
         if waiting.progress.frontier <= self._start:

@@ -8,14 +8,12 @@ sessions. A stream table whose facts changed, or cannot be vouched for now, stay
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from applier import metrics
 from applier.catalog.catalog import Catalog
-from applier.catalog.commits import SessionAtWork, commits_under_way
 from applier.catalog.dependencies import ObjectIds, ids_of
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import PublicationChanged, SourceChanged
@@ -27,14 +25,12 @@ from applier.refresh.plan_stream_table import StreamTablePlanner, text_digest
 from applier.refresh.plans import StreamTablePlans
 from applier.refresh.server_history import ServerHistory
 from applier.refresh.stream_tables import RefusedRow
+from shared_schema.commits import SessionAtWork, find_commits
 from shared_schema.dependency_facts import DependencyFacts, read_facts
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn
 
 log = logging.getLogger(__name__)
-
-COMMIT_S = (0.002, 0.004, 0.008, 0.016, 0.032)
-"""Pauses in which a commit that does not wait for a standby ends; those that begin meanwhile are after the frontier."""
 
 NOTHING = read_facts({})
 
@@ -89,7 +85,7 @@ class Vouch:
         if self._facts is None:
             self._facts = store.load()
         ids = ids_of(self._facts.values())
-        self._committing = self._find_commits(ids.all)
+        self._committing = find_commits(store.sessions_at_work, ids.all)
         found = ids, store.digest(ids)
         if found != self._look:
             self._present, self._look = store.read(ids), found
@@ -134,16 +130,6 @@ class Vouch:
             self.has_waiting = True
             return False
         return self.sources.are_current(facts, self._frontier)
-
-    def _find_commits(self, objects: frozenset[int]) -> list[SessionAtWork]:
-        store = self.catalog.dependencies
-        first = [session for session in store.sessions_at_work() if session.may_commit and session.concerns(objects)]
-        for pause in COMMIT_S:
-            if not first or all(session.waits_for_standby for session in first):
-                break
-            time.sleep(pause)
-            first = commits_under_way(first, store.sessions_at_work())
-        return first
 
     def _may_go_on(self, row: StreamTableRow) -> bool:
         stored = self._stored(row)

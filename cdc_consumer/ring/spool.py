@@ -77,7 +77,8 @@ class Spool:
 
     def forget(self) -> None:
         """Drop all rows, because there are too many. A snapshot that contains them all makes up for it."""
-        self.forgotten, self._commit = self._commit, ORIGIN
+        # A commit may be forgotten in several steps.
+        self.forgotten, self._commit = max(self.forgotten, self._commit), ORIGIN
         self.close()
 
     def close(self) -> None:

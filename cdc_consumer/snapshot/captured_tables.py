@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cdc_consumer.metrics import Metrics
+from cdc_consumer.wal.visibility import Sight
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture
 from shared_schema.table_schema import TableId
@@ -121,7 +122,8 @@ class CapturedTables:
 
     def prepare_copy(self, capture: Capture) -> None:
         """Find the leaves of a table of which a copy is being prepared, so that its rows can be kept."""
-        if capture.table not in self._captured:
+        known = self._captured.get(capture.table)
+        if known is None or known.leaves is None:
             self._copying[capture.table] = capture
             self._preparing.add(capture.table)
             self._index()
@@ -146,9 +148,10 @@ class CapturedTables:
 
         One that left meanwhile is left out, also if it joined again after the snapshot.
         """
-        now = self._captured[copied.table]
-        if now.leaves is None:
-            return now
+        now = self._captured.get(copied.table)
+        if now is None or now.leaves is None:
+            # It stopped meanwhile, or all of it must be copied again.
+            return now or self._recorded[copied.table]
         at = copied.snapshot_lsn
         present = {leaf: at for leaf in leaves if leaf in now.awaited and now.awaited[leaf] <= at}
         awaited = {leaf: since for leaf, since in now.awaited.items() if leaf not in present}
@@ -159,19 +162,32 @@ class CapturedTables:
         """A check of the publications begins: it sees the leaves that are awaited now."""
         self.is_leaf_awaited = False
 
-    def follow(self, relid: int, leaves: Mapping[int, str], at: Lsn, empty: Collection[int]) -> list[LeafGone]:
+    def follow(
+        self,
+        relid: int,
+        seen: Mapping[int, str],
+        at: Lsn,
+        empty: Collection[int],
+        sight: Sight | None,
+    ) -> list[LeafGone]:
         """Take over the leaves that a table has from the commit at `at` on, and their attachments -> those that left.
 
         New leaves are awaited, except those in `empty`, which have no rows at that moment. So are leaves with another
-        attachment than before: no stream contains what happened to them in between.
+        attachment than before: no stream contains what happened to them in between. And so are leaves that are missing
+        although `sight`, that of whoever looked, would not show them: a later look at the catalog decides.
         """
         self.last_news[relid] = at
         gone: list[LeafGone] = []
         for root in [root for root in self._roots() if root.relid == relid]:
             if root.table in self._preparing:
-                self._replace(root, replace(root, leaves=dict.fromkeys(leaves, at), joined=dict(leaves)))
+                self._replace(root, replace(root, leaves=dict.fromkeys(seen, at), joined=dict(seen)))
                 continue
             known, awaited = dict(root.leaves or {}), dict(root.awaited)
+            doubtful = self.find_doubtful(root, seen, sight)
+            leaves = {**seen, **{leaf: root.joined.get(leaf, "") for leaf in doubtful}}
+            awaited |= {leaf: min(at, awaited.get(leaf, at)) for leaf in doubtful}
+            known = {leaf: since for leaf, since in known.items() if leaf not in doubtful}
+            self.is_leaf_awaited = self.is_leaf_awaited or bool(doubtful)
             gone += [LeafGone(root, leaf) for leaf in sorted({*known, *awaited} - {*leaves})]
             for leaf in {leaf for leaf, by in root.joined.items() if leaves.get(leaf, by) != by}:
                 known.pop(leaf, None)
@@ -183,6 +199,13 @@ class CapturedTables:
             missing = {leaf: since for leaf, since in awaited.items() if leaf in leaves}
             self._replace(root, replace(root, leaves=present, awaited=missing, joined=dict(leaves)))
         return gone
+
+    @staticmethod
+    def find_doubtful(root: Capture, leaves: Mapping[int, str], sight: Sight | None) -> set[int]:
+        """Return leaves of a table that somebody did not see, and might not have seen although they are there."""
+        known = {**(root.leaves or {}), **root.awaited}
+        missing = known.keys() - leaves.keys()
+        return {leaf for leaf in missing if sight is None or not sight.includes(root.joined.get(leaf, ""), known[leaf])}
 
     def await_leaf(self, root: Capture, leaf: int, at: Lsn) -> None:
         """Note that a leaf of the table, of which nobody told, has a row in the commit at `at`."""
@@ -201,14 +224,12 @@ class CapturedTables:
         """Wait no longer for leaves of a table that is not published any more."""
         self._replace(root, replace(root, awaited={}))
 
-    def note(self, capture: Capture, facts: str, left_out: str | None) -> bool:
-        """Note what a table is like at present, and why its changes are not streamed -> whether that is new."""
-        left_out = left_out or capture.left_out
-        if (facts, left_out) == (capture.facts, capture.left_out):
-            # Nearly always, and for every table at every check.
-            return False
-        self._replace(capture, replace(capture, facts=facts, left_out=left_out))
-        return True
+    def note(self, noted: Collection[Capture]) -> None:
+        """Take over the records of captured tables with other facts, or with the reason why changes are left out."""
+        if noted:
+            self._captured |= {capture.table: capture for capture in noted}
+            self._open |= {capture.table for capture in noted}
+            self._index()
 
     def commit(self) -> None:
         """The open source commit is complete: what changed in it counts for a restart."""
@@ -218,11 +239,6 @@ class CapturedTables:
             self._changed |= changed
             self._recorded |= changed
             self._open.clear()
-
-    @property
-    def are_compared(self) -> bool:
-        """Whether there are tables that nobody else compares."""
-        return any(capture.facts for capture in self._captured.values())
 
     def take_changed(self) -> tuple[Capture, ...]:
         """Return the records that the next transaction of the sink must contain, once."""

@@ -10,8 +10,9 @@ from dataclasses import replace
 from cdc_consumer.errors import CaptureFailed
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.snapshot.captured_tables import CapturedTables
+from cdc_consumer.snapshot.comparison import CatalogComparison, Comparison
 from cdc_consumer.snapshot.export import Export, TableExport
-from cdc_consumer.snapshot.watch import CaptureWatch, SeenTrees, WantedTables
+from cdc_consumer.snapshot.watch import CaptureWatch, WantedTables
 from cdc_consumer.wal.catalog import PublishedTable
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.lag import LagReporter
@@ -24,8 +25,13 @@ log = logging.getLogger(__name__)
 RETRY_S = 1.0
 """Pause after a capture that could not begin: the lock or the rewrite that prevented it is usually gone by then."""
 
-COMPARE_S = 1.0
-"""How often the catalog is looked at for tables that nobody else compares: their readers show what is published."""
+GONE = "it left the publications, or was renamed or dropped, before it was copied again"
+
+COMPARE_S, WAITING_S = 1.0, 0.25
+"""How often the catalog is compared: WAITING_S while readers elsewhere may wait for it."""
+
+COMPARE_SHARE = 50
+"""A look at the catalog may take this part of the time of one session of the server."""
 
 
 class Captures:
@@ -42,16 +48,23 @@ class Captures:
         self,
         tables: CapturedTables,
         watch: CaptureWatch,
+        comparison: CatalogComparison,
         frontier: Frontier,
+        *,
         lag: LagReporter,
         metrics: Metrics,
-        *,
         heartbeat_s: float,
         together: bool = False,
         unfinished: Collection[TableId] = (),
     ) -> None:
         self._tables = tables
         self._watch = watch
+        self._comparison = comparison
+        self._compare_at = 0.0
+        self._least_pause_s = 0.0
+        self._compared: Comparison | None = None
+        self.is_compared_by_applier = True
+        """Whether an applier of this database compares all captured tables, as far as is known."""
         self._frontier = frontier
         self._lag = lag
         self._metrics = metrics
@@ -61,7 +74,6 @@ class Captures:
         self._check_at = 0.0
         self._unfinished = frozenset(unfinished)
         self._copying: UnfinishedCopies | None = None
-        self._trees: SeenTrees | None = None
         self._refused: tuple[tuple[PublishedTable, str], ...] = ()
         self._export: Export | None = None
         self._is_settled = False
@@ -127,13 +139,22 @@ class Captures:
     def check(self) -> None:
         """Start a check of the publications if one is due, and take over its result if it is there."""
         now = time.monotonic()
-        is_due = self._export is None and (now >= self._check_at or self._tables.is_leaf_awaited)
+        if self._tables.is_leaf_awaited:
+            self._check_at = self._compare_at = now
+        is_due = self._export is None and now >= self._check_at and not self._watch.is_running
         if is_due and self._watch.start(self._tables.settled, self._tables.recorded, together=self._together):
-            self._check_at = now + (
-                min(COMPARE_S, self._heartbeat_s) if self._tables.are_compared else self._heartbeat_s
-            )
+            self._check_at = now + self._heartbeat_s
             self._tables.begin_check()
         self._take_result()
+        if now >= self._compare_at and self._compared is None and not self._comparison.is_running:
+            self._comparison.start(self._tables.captures)
+            self._compare_at = now + self._heartbeat_s
+        self._take_comparison(now)
+
+    def compare_again(self, *, waiting: bool) -> None:
+        """Compare the catalog again soon; `waiting` says whether readers elsewhere may wait for it."""
+        soon_s = WAITING_S if waiting and not self.is_compared_by_applier else COMPARE_S
+        self._compare_at = min(self._compare_at, time.monotonic() + max(soon_s, self._least_pause_s))
 
     def move_server(self) -> None:
         """Let the stream of an idle server move on."""
@@ -148,13 +169,18 @@ class Captures:
         """The position that the frontier must not pass, because leaf partitions are not copied yet."""
         return self._tables.held_at
 
-    def take_trees(self) -> SeenTrees | None:
-        """Return the leaf partitions that the last check saw, once, when the stream has reached their position."""
-        trees = self._trees
-        if trees is None or not self._frontier.arrived(trees.position):
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether tables that readers know wait to be captured again."""
+        return bool(self._unfinished)
+
+    def take_comparison(self) -> Comparison | None:
+        """Return what the last look at the catalog saw, once, when the stream has reached its position."""
+        seen = self._compared
+        if seen is None or not self._frontier.arrived(seen.reached):
             return None
-        self._trees = None
-        return trees
+        self._compared = None
+        return seen
 
     def lift_limit(self) -> None:
         """Let the frontier pass the export's point: the last copied row is in the open transaction of the sink."""
@@ -181,8 +207,22 @@ class Captures:
     def close(self) -> None:
         """Cancel the running check and close the export."""
         self._watch.close()
+        self._comparison.close()
         if self._export is not None:
             self._export.close()
+
+    def _take_comparison(self, now: float) -> None:
+        try:
+            seen = self._comparison.take_result()
+        except CaptureFailed as failure:
+            log.info("the catalog could not be compared", extra={"problem": failure.problem})
+            self._compare_at = now + RETRY_S
+            return
+        if seen is None:
+            return
+        self._compared = seen
+        self._least_pause_s = min(COMPARE_SHARE * seen.seconds, self._heartbeat_s)
+        self.is_compared_by_applier = all(c.relid in seen.of_applier for c in seen.captured.values())
 
     def _take_result(self) -> None:
         try:
@@ -195,16 +235,21 @@ class Captures:
         if seen is None:
             return
         self._lag.record_server_position(seen.position)
-        self._trees = seen.trees
         if seen.export is None:
             self._is_settled = True
         else:
             self._export = self._join(seen.export)
             self._frontier.limit = self._export.at
-        self._refused = seen.refused
-        self._unfinished &= seen.uncaptured
+        gone = [t for t in self._unfinished - seen.uncaptured if t not in self._tables.settled]
+        # Their half copies are on the topics, and no other will follow: readers must know before the frontier passes.
+        self._refused = (*seen.refused, *((self._as_published(t), GONE) for t in sorted(gone)))
+        self._unfinished = self._unfinished & seen.uncaptured | frozenset(gone)
         if not self._unfinished:
             self._frontier.release()
+
+    def _as_published(self, table: TableId) -> PublishedTable:
+        known = self._tables.recorded[table]
+        return PublishedTable(table, known.relid, False, (), "", known.membership)
 
     def _join(self, export: Export) -> Export:
         """Return the export with the point at which its tables join the stream."""

@@ -9,25 +9,25 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import psycopg
 
-from cdc_consumer.errors import CaptureFailed, CaptureOutdated, PublicationMissing, SourceError
+from cdc_consumer.errors import CaptureFailed, PublicationMissing, SourceError
 from cdc_consumer.snapshot.export import Export, prepare_export
 from cdc_consumer.wal.catalog import (
     Connection,
     PublishedTable,
     connect,
+    find_unreadable,
     missing_publications,
     publish_leaves,
     published_tables,
 )
-from cdc_consumer.wal.slot import insert_position, server_position
-from cdc_consumer.wal.table_facts import compare_tables
+from cdc_consumer.wal.slot import server_position
 from shared_schema.errors import SettingsError
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture
@@ -63,24 +63,6 @@ class SeenTables:
     """All tables of the publications that are not captured."""
     refused: tuple[tuple[PublishedTable, str], ...] = ()
     """Those of them that cannot be captured, and why."""
-    trees: SeenTrees | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SeenTrees:
-    """The leaf partitions of captured tables as they were before `position`: those of each table by its oid, with what
-    identifies their attachment.
-
-    `captured` are the captures that were known then: one that changed meanwhile was followed by messages.
-    """
-
-    position: Lsn
-    leaves: Mapping[int, Mapping[int, str]]
-    captured: Mapping[TableId, Capture]
-    facts: Mapping[int, str] = field(default_factory=dict)
-    """What the rows of captured tables rest on besides the log, by the oid of the table."""
-    unpublished: Mapping[TableId, str] = field(default_factory=dict)
-    """Captured tables whose changes are not streamed any more, and why."""
 
 
 class CaptureWatch:
@@ -184,44 +166,25 @@ class CaptureWatch:
     def _check(self, captured: Mapping[TableId, Capture], known: frozenset[TableId], *, together: bool) -> SeenTables:
         if self._catalog is None or self._catalog.closed:
             self._catalog = connect(self._database_url)
-        if missing := missing_publications(self._catalog, self._publications):
-            raise PublicationMissing(
-                f"publication {missing[0]} was dropped: changes of its tables are no longer streamed",
-                hint="run `pg-trickle-cdc resync`: it creates the publication again and shows what will be copied",
-            )
+        check_publications(self._catalog, self._publications)
         published = published_tables(self._catalog, self._publications)
         if any(t.via_root for t in published):
             publish_leaves(self._catalog, self._publications)
         uncaptured = frozenset(t.table for t in published if is_new(t, captured))
         new = [t for t in published if t.table in uncaptured and self._is_readable(t)]
         position = server_position(self._catalog)
-        reasons = [(table, self._find_refusal(table.table)) for table in new]
+        new += [t for t in (with_awaited(t, captured) for t in published if t.table not in uncaptured) if t.only]
+        # At a first start nothing else would be stopped, and the error says what to do.
+        unreadable = find_unreadable(self._catalog, new) if captured and new else {}
+        reasons = [(t, unreadable.get(t.table) or self._find_refusal(t.table)) for t in new]
         refused = tuple((table, reason) for table, reason in reasons if reason is not None)
         wanted = [table for table, reason in reasons if reason is None]
-        wanted += [t for t in (with_awaited(t, captured) for t in published if t.table not in uncaptured) if t.only]
         if not wanted:
-            leaves = {t.relid: t.joined for t in published if t.partitioned}
-            facts = self._compare(self._catalog, published, captured)
-            gone = find_unpublished(published, captured)
-            trees = SeenTrees(insert_position(self._catalog), leaves, captured, facts, gone)
-            return SeenTables(position, None, uncaptured, refused, trees)
+            return SeenTables(position, None, uncaptured, refused)
         group = wanted if together else first_capture_group(wanted)
         self._announce(WantedTables(tuple(group), position))
         export = prepare_export(self._database_url, self._publications, group, known)
         return SeenTables(server_position(self._catalog), export, uncaptured, refused)
-
-    def _compare(
-        self, catalog: Connection, published: Sequence[PublishedTable], captured: Mapping[TableId, Capture]
-    ) -> dict[int, str]:
-        """Return the present facts of captured tables that nobody else compares.
-
-        Raises CaptureOutdated when rows changed behind the log.
-        """
-        known = {t.relid: captured[t.table] for t in published if t.table in captured}
-        facts, outdated = compare_tables(catalog, self._publications, known)
-        for problem in outdated.values():
-            raise CaptureOutdated(problem, hint="the table is copied again automatically")
-        return facts
 
     def _find_refusal(self, table: TableId) -> str | None:
         """Return why a table cannot be captured; None if it can."""
@@ -254,6 +217,15 @@ class CaptureWatch:
         self._wanted = None
 
 
+def check_publications(catalog: Connection, publications: tuple[str, ...]) -> None:
+    """Raise an error if a publication does not exist any more."""
+    if missing := missing_publications(catalog, publications):
+        raise PublicationMissing(
+            f"publication {missing[0]} was dropped: changes of its tables are no longer streamed",
+            hint="run `pg-trickle-cdc resync`: it creates the publication again and shows what will be copied",
+        )
+
+
 def first_capture_group(new: list[PublishedTable]) -> list[PublishedTable]:
     """Return the tables to copy at one point: small ones together, because the frontier waits while they are copied."""
     group: list[PublishedTable] = []
@@ -280,18 +252,6 @@ def is_new(table: PublishedTable, captured: Mapping[TableId, Capture]) -> bool:
     if any(other.relid == table.relid and other.snapshot_lsn > known.snapshot_lsn for other in captured.values()):
         return True
     return not set(known.membership.split(",")) & set(table.membership.split(","))
-
-
-def find_unpublished(published: Sequence[PublishedTable], captured: Mapping[TableId, Capture]) -> dict[TableId, str]:
-    """Return captured tables that nobody else compares and whose changes are not streamed any more, with the reason."""
-    streamed, names = {t.table for t in published}, {t.relid: t.table for t in published}
-    return {
-        table: f"it is now called {names[capture.relid]}"
-        if capture.relid in names
-        else "it is in none of the publications any more"
-        for table, capture in captured.items()
-        if capture.facts and not capture.left_out and table not in streamed
-    }
 
 
 def with_awaited(table: PublishedTable, captured: Mapping[TableId, Capture]) -> PublishedTable:

@@ -120,7 +120,8 @@ WITH RECURSIVE members AS (
     FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = ANY (%(publications)s)
   UNION ALL
     SELECT c.oid, p.pubviaroot, {generated} FROM pg_publication p JOIN pg_class c ON c.relkind = 'p'
-    WHERE p.puballtables AND p.pubname = ANY (%(publications)s)
+    -- No publication has temporary tables.
+    AND c.relpersistence <> 't' WHERE p.puballtables AND p.pubname = ANY (%(publications)s)
     {schema_members}
 ), roots AS (
     -- Members, of which no member is above them.
@@ -178,7 +179,8 @@ FROM (
 
 _SCHEMA_MEMBERS = """UNION ALL
     SELECT c.oid, p.pubviaroot, {generated} FROM pg_publication_namespace s JOIN pg_publication p ON p.oid = s.pnpubid
-    JOIN pg_class c ON c.relnamespace = s.pnnspid AND c.relkind = 'p' WHERE p.pubname = ANY (%(publications)s)"""
+    JOIN pg_class c ON c.relnamespace = s.pnnspid AND c.relkind = 'p' AND c.relpersistence <> 't'
+    WHERE p.pubname = ANY (%(publications)s)"""
 
 _SCHEMA_MEMBERSHIPS = """UNION ALL
            SELECT 'schema' || s.oid FROM pg_publication_namespace s JOIN pg_publication p ON p.oid = s.pnpubid
@@ -340,6 +342,32 @@ def published_via_root(publication: str, tables: list[str]) -> PublishedViaRoot:
         f"publication {publication} publishes {', '.join(tables)} via the root",
         hint=f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = false)",
     )
+
+
+_UNREADABLE = """
+SELECT c.oid::int8, c.oid::regclass::text, row_security_active(c.oid) FROM pg_class c
+WHERE c.oid = ANY (%s::int8[]::oid[])
+  AND (row_security_active(c.oid) OR NOT has_any_column_privilege(c.oid, 'SELECT')
+       OR NOT has_schema_privilege(c.relnamespace, 'USAGE'))
+"""
+
+
+def find_unreadable(connection: Connection, tables: Iterable[PublishedTable]) -> dict[TableId, str]:
+    """Return the tables that the role cannot copy, and why: rows are read from each leaf partition by itself."""
+    wanted = {table.table: table.only or table.leaves or (table.relid,) for table in tables}
+    relids = sorted({relid for relids in wanted.values() for relid in relids})
+    try:
+        rows = connection.execute(_UNREADABLE.encode(), (relids,)).fetchall()
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
+    problems = {
+        int(relid): f"row-level security of {name} hides rows from the role of pg-trickle-cdc"
+        if is_secured
+        else f"the role of pg-trickle-cdc may not read {name}; GRANT SELECT on it, then start pg-trickle-cdc again"
+        for relid, name, is_secured in rows
+    }
+    found = {table: next((problems[r] for r in relids if r in problems), None) for table, relids in wanted.items()}
+    return {table: problem for table, problem in found.items() if problem is not None}
 
 
 _ANCESTORS = "SELECT a.relid::oid::int8 FROM pg_partition_ancestors(%s::int8::oid::regclass) a"

@@ -1,13 +1,13 @@
 """Relations in; what their rows rest on besides the log, out, and whether two such facts mean that rows changed.
 
-An applier compares the sources of its stream tables itself, where they are in its own database. The other tables are
-compared here: nobody else can see their catalog.
+An applier compares the sources of its stream tables itself, where they are in its own database. Readers elsewhere
+cannot see this catalog, so all captured tables are compared here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import psycopg
 
@@ -51,47 +51,60 @@ SELECT c.oid::int8, json_build_object(
     'actions', (SELECT concat_ws(', ', CASE WHEN bool_or(p.pubinsert) THEN 'insert' END,
         CASE WHEN bool_or(p.pubupdate) THEN 'update' END, CASE WHEN bool_or(p.pubdelete) THEN 'delete' END,
         CASE WHEN bool_or(p.pubtruncate) THEN 'truncate' END)
-        FROM members m JOIN pg_publication p ON p.oid = m.publication WHERE m.root = c.oid))::text
+        FROM members m JOIN pg_publication p ON p.oid = m.publication WHERE m.root = c.oid),
+    -- What a publication says of a leaf partition by itself has priority over what it says of the root.
+    'cut_leaves', EXISTS (
+        SELECT FROM tree t JOIN pg_publication_rel r ON r.prrelid = t.relid JOIN pg_publication p ON p.oid = r.prpubid
+        WHERE t.root = c.oid AND t.relid <> c.oid AND p.pubname = ANY (%(publications)s)
+          AND (to_jsonb(r) ->> 'prqual' IS NOT NULL OR to_jsonb(r) ->> 'prattrs' IS NOT NULL)))::text
 FROM pg_class c WHERE c.oid = ANY (%(relids)s::int8[]::oid[])
 """
 
-_COMPARED = "SELECT to_regclass('pgtrickle.pgt_source_facts') IS NOT NULL"
-_READABLE = "SELECT has_table_privilege('pgtrickle.pgt_source_facts', 'SELECT')"
-_BY_APPLIER = "SELECT source_relid::int8 FROM pgtrickle.pgt_source_facts"
+_READABLE = """
+SELECT bool_and(coalesce(has_table_privilege(to_regclass(t), 'SELECT'), false))
+FROM unnest(ARRAY['pgtrickle.pgt_source_facts', 'pgtrickle.pgt_dependencies']) AS t
+"""
+_BY_APPLIER = """
+SELECT f.source_relid::int8 FROM pgtrickle.pgt_source_facts f
+WHERE EXISTS (SELECT FROM pgtrickle.pgt_dependencies d
+              WHERE d.source_relid = f.source_relid AND d.source_type = 'TABLE')
+"""
 
 ALL_ACTIONS = "insert, update, delete, truncate"
 
 
 def read_table_facts(connection: Connection, publications: Collection[str], relids: Collection[int]) -> dict[int, str]:
-    """Return the present facts of those relations that no applier of this database compares, each as one text."""
+    """Return the present facts of relations, each as one text."""
+    values = {"relids": sorted(relids), "publications": list(publications)}
     try:
-        compared = _compared_by_applier(connection)
-        wanted = sorted(set(relids) - compared)
-        if not wanted:
-            return {}
-        rows = connection.execute(_FACTS.encode(), {"relids": wanted, "publications": list(publications)}).fetchall()
+        rows = connection.execute(_FACTS.encode(), values).fetchall() if relids else []
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
     return {int(relid): str(facts) for relid, facts in rows}
 
 
-def _compared_by_applier(connection: Connection) -> set[int]:
-    for question in (_COMPARED, _READABLE):
-        if connection.execute(question.encode()).fetchone() != (True,):
-            return set()
-    return {int(relid) for (relid,) in connection.execute(_BY_APPLIER.encode())}
+def sources_of_applier(connection: Connection) -> frozenset[int]:
+    """Return the relations that an applier of this database compares: it requests copies of them itself."""
+    try:
+        if connection.execute(_READABLE.encode()).fetchone() != (True,):
+            return frozenset()
+        return frozenset(int(relid) for (relid,) in connection.execute(_BY_APPLIER.encode()))
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
 
 
-def compare_tables(
-    connection: Connection, publications: Collection[str], captured: Mapping[int, Capture]
-) -> tuple[dict[int, str], dict[TableId, str]]:
-    """Return the present facts of captured tables that nobody else compares, and why rows of which changed behind the
-    log. `captured` are the captures by oid."""
-    facts = read_table_facts(connection, publications, captured)
-    differences = {
-        captured[r].table: find_difference(captured[r].table, captured[r].facts, now) for r, now in facts.items()
-    }
-    return facts, {table: problem for table, problem in sorted(differences.items()) if problem is not None}
+def find_outdated_tables(
+    captured: Mapping[int, Capture], facts: Mapping[int, str], left_out: Mapping[TableId, str]
+) -> dict[TableId, str]:
+    """Return why rows of which tables are not those of the log. `captured` are the captures by oid, `left_out` is what
+    the publications leave out now."""
+    differences: dict[TableId, str | None] = {}
+    for relid, now in facts.items():
+        capture = captured[relid]
+        differences[capture.table] = find_difference(capture.table, capture.facts, now)
+        if capture.left_out and capture.table not in left_out:
+            differences[capture.table] = f"changes of {capture.table} were not streamed for some time"
+    return {table: problem for table, problem in sorted(differences.items()) if problem is not None}
 
 
 def find_difference(table: TableId, old: str, new: str) -> str | None:
@@ -101,11 +114,13 @@ def find_difference(table: TableId, old: str, new: str) -> str | None:
     was, now = json.loads(old), json.loads(new)
     if was["actions"] != now["actions"]:
         return f"the publications stream {now['actions'] or 'nothing'} of {table}, not {was['actions'] or 'nothing'}"
+    if was.get("cut_leaves", False) != now["cut_leaves"]:
+        return f"the publications have another row filter or column list for partitions of {table}"
     return outdated_rows(_relation(table, was), _relation(table, now), ())
 
 
 def find_left_out(published: PublishedTable, facts: str) -> str:
-    """Return which rows or changes of a table the publications leave out; '' for none, and where nobody has to know."""
+    """Return which rows or changes of a table the publications leave out; '' for none."""
     if not facts:
         return ""
     described = json.loads(facts)
@@ -115,9 +130,17 @@ def find_left_out(published: PublishedTable, facts: str) -> str:
         return "the publications have a row filter for it"
     if left:
         return f"the publications have a column list for it without {', '.join(left)}"
+    if described["cut_leaves"]:
+        return "the publications have a row filter or a column list for some of its partitions"
     if described["actions"] != ALL_ACTIONS:
         return f"the publications stream only {described['actions'] or 'nothing'}"
     return ""
+
+
+def find_all_left_out(published: Iterable[PublishedTable], facts: Mapping[int, str]) -> dict[TableId, str]:
+    """Return the tables of which the publications leave something out, and what."""
+    found = {table.table: find_left_out(table, facts.get(table.relid, "")) for table in published}
+    return {table: left for table, left in found.items() if left}
 
 
 def _relation(table: TableId, facts: Mapping[str, object]) -> RelationFact:

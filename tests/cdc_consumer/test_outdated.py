@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 import pytest
 
+from applier.ingest.inbox import Inbox
 from cdc_consumer.wal.table_facts import find_difference, read_table_facts
+from shared_schema.progress import decode_progress
 from shared_schema.table_schema import TableId
 from tests.cdc_consumer.conftest import MakeConsumer
-from tests.cdc_consumer.harness import Connection, Consumer, check, until
+from tests.cdc_consumer.harness import Connection, Consumer, check, scalar, until
+from tests.cdc_consumer.topic_reader import Content, position
 
 SCHEMA = """
 CREATE TYPE mood AS ENUM ('sad', 'glad');
@@ -98,3 +103,82 @@ def test_readers_are_told_what_the_publications_leave_out(make_consumer: MakeCon
     check(consumer, ["public.t"])
     db.execute("ALTER TABLE t RENAME TO renamed")
     until(lambda: "now called public.renamed" in left_out(), "renamed")
+
+
+def shown(content: Content) -> list[int]:
+    """Return the frontiers that readers elsewhere show, if each record comes alone and with all its rows."""
+    inbox, frontiers = Inbox(sources_elsewhere=True), []
+    for offset, record in enumerate(content.progress):
+        alone = {**record, "end_offsets": {}, "checkpoint": None}
+        inbox.add_record(("progress", 0), offset, decode_progress(json.dumps(alone).encode()))
+        frontiers.append(inbox.advance().value)
+    return sorted(set(frontiers))
+
+
+def end_of_log(db: Connection) -> int:
+    return position(str(scalar(db, "SELECT pg_current_wal_insert_lsn()::text")))
+
+
+@pytest.mark.parametrize("is_local", [False, True], ids=["far", "local and far"])
+def test_readers_elsewhere_see_nothing_between_ddl_and_copy(
+    make_consumer: MakeConsumer, db: Connection, is_local: bool
+) -> None:
+    """Whether an applier of the same database compares the table too, and requests the copy, or not."""
+    consumer = make_consumer(heartbeat_ms=300)
+    db.execute(SCHEMA.encode())
+    if is_local:
+        db.execute(
+            """
+            CREATE SCHEMA pgtrickle;
+            CREATE TABLE pgtrickle.pgt_source_facts AS SELECT 't'::regclass::oid AS source_relid;
+            CREATE TABLE pgtrickle.pgt_dependencies AS SELECT source_relid, 'TABLE' AS source_type
+            FROM pgtrickle.pgt_source_facts;
+            CREATE TABLE pgtrickle.pgt_recaptures (source_relid oid, epoch bigint)
+            """
+        )
+    consumer.start()
+    check(consumer, ["public.t", "public.other"])
+    db.execute("INSERT INTO other VALUES (2)")
+    before = end_of_log(db)
+    until(lambda: shown(consumer.caught_up())[-1] >= before, "shown while nothing differs", limit_s=10)
+    with db.transaction():
+        db.execute("ALTER TABLE t ALTER v TYPE int USING v + 100")
+    altered = end_of_log(db)
+    for number in range(3, 8):
+        db.execute("INSERT INTO other VALUES (%s)", (number,))
+        time.sleep(0.02)
+    if is_local:
+        time.sleep(2.0)
+        assert copies(consumer, "t") == 1, "the applier requests it"
+        assert shown(consumer.caught_up())[-1] <= altered
+        db.execute("INSERT INTO pgtrickle.pgt_recaptures SELECT 't'::regclass, 1")
+    until(lambda: copies(consumer, "t") == 2, "copied again")
+    db.execute("INSERT INTO other VALUES (8)")
+    end = end_of_log(db)
+    until(lambda: shown(consumer.caught_up())[-1] >= end, "shown again", limit_s=10)
+    content = check(consumer, ["public.t", "public.other"])
+    copied_at = max(position(record["snapshot_lsn"]) for record in content.captures if record["table"] == "t")
+    assert [at for at in shown(content) if altered <= at <= copied_at] == []
+    assert [at for at in (position(r["frontier"]) for r in content.progress) if altered <= at], "others may show them"
+
+
+def test_a_table_that_nobody_requests_is_copied_all_the_same(make_consumer: MakeConsumer, db: Connection) -> None:
+    """Stopped while the consumer was down, or read by no stream table any more: what is stored of it is not enough."""
+    consumer = make_consumer(heartbeat_ms=300)
+    db.execute(SCHEMA.encode())
+    db.execute(
+        """
+        CREATE SCHEMA pgtrickle;
+        CREATE TABLE pgtrickle.pgt_source_facts AS SELECT 't'::regclass::oid AS source_relid;
+        CREATE TABLE pgtrickle.pgt_dependencies (source_relid oid, source_type text)
+        """
+    )
+    consumer.start()
+    check(consumer, ["public.t"])
+    db.execute("ALTER TABLE t ALTER v TYPE int USING v + 100")
+    until(lambda: copies(consumer, "t") == 2, "copied again", limit_s=10)
+    check(consumer, ["public.t"])
+    assert consumer.stop() == 0
+    db.execute("ALTER PUBLICATION pg_trickle DROP TABLE t; UPDATE t SET v = 0")
+    consumer.start()
+    until(lambda: "none of" in captures(consumer, "t")[-1].get("left_out", ""), "its readers are told", limit_s=10)

@@ -62,9 +62,9 @@ def alter(db: Connection, statement: LiteralString, created: LiteralString | Non
         tag, relids = (
             ("CREATE TABLE", [scalar(db, f"SELECT '{created}'::regclass::int8")]) if created else ("ALTER", [])
         )
-        body = json.dumps(
-            {"tag": tag, "relids": relids, "roots": {str(scalar(db, "SELECT 'root'::regclass::int8")): leaves}}
-        )
+        saw, saw_at = _one(db, "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text")
+        roots = {str(scalar(db, "SELECT 'root'::regclass::int8")): leaves}
+        body = json.dumps({"tag": tag, "relids": relids, "roots": roots, "saw": saw, "saw_at": saw_at})
         content = f"ddl {signature('ddl', body, KEY, int(str(xid)))} {body}"
         db.execute("SELECT pg_logical_emit_message(true, 'pg_trickle', %s)", (content.encode(),))
 
@@ -157,6 +157,97 @@ def test_changes_that_nobody_announced(consumer: Consumer, root: Connection) -> 
         until(follows, statement, limit_s=20)
     content = check(consumer, ["public.root"])
     assert copied(content) == 20 + 8 + 1 + 1 + 1
+
+
+def test_a_message_of_an_overlapping_transaction_removes_nothing(make_consumer: MakeConsumer, root: Connection) -> None:
+    """It does not know a leaf that another transaction attached meanwhile, and is committed after it."""
+    # No look at the catalog before the end of the test would correct it.
+    consumer = make_consumer(heartbeat_ms=60_000)
+    consumer.start()
+    check(consumer, ["public.root"])
+    with connect(consumer.url) as other:
+        with other.transaction():
+            alter(other, "ALTER TABLE leaf_a SET (fillfactor = 90)")
+            alter(root, "CREATE TABLE leaf_c PARTITION OF root FOR VALUES IN ('c')", created="leaf_c")
+            root.execute("INSERT INTO root VALUES (300, 'c', 'kept')")
+        root.execute("INSERT INTO root VALUES (301, 'c', 'kept too')")
+    content = check(consumer, ["public.root"])
+    # It is copied once more, which begins with a T row.
+    assert len(removed(content)) == 1 and copied(content) == 20 + 2
+
+
+def test_a_leaf_that_was_dropped_before_its_rows_were_read(consumer: Consumer, root: Connection) -> None:
+    """Its rows come from a time when it was there. Nobody can look it up any more."""
+    consumer.start()
+    check(consumer, ["public.root"])
+    assert consumer.stop() == 0
+    root.execute("UPDATE root SET v = 'last words' WHERE region = 'b'; INSERT INTO root VALUES (50, 'b', 'more')")
+    root.execute(
+        "CREATE TABLE leaf_c PARTITION OF root FOR VALUES IN ('c'); INSERT INTO root VALUES (60, 'c', 'never seen')"
+    )
+    root.execute("DROP TABLE leaf_b; DROP TABLE leaf_c; INSERT INTO root VALUES (70, 'a', 'stays')")
+    consumer.start()
+    until(lambda: len(removed(consumer.caught_up())) == 1, "the leaf is gone")
+    content = check(consumer, ["public.root"])
+    assert copied(content) == 20
+    rows = [row for row in content.rows["public.root"] if row.op == "I"]
+    assert any("last words" in row.values for row in rows) and not any("never seen" in row.values for row in rows)
+
+
+def test_a_leaf_that_may_not_be_read_stops_its_table_alone(
+    make_consumer: MakeConsumer, root: Connection, database: str
+) -> None:
+    role = f"reader_{secrets.token_hex(4)}"
+    root.execute(
+        f"""
+        CREATE TABLE other (id int PRIMARY KEY); ALTER PUBLICATION pg_trickle ADD TABLE other;
+        CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'secret';
+        GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role};
+        GRANT USAGE ON SCHEMA pgtrickle TO {role}; GRANT SELECT ON pgtrickle.pgt_secret TO {role}
+        """.encode()
+    )
+    url = psycopg.conninfo.make_conninfo(database, user=role, password="secret")
+    consumer = make_consumer(heartbeat_ms=200, database_url=url)
+    consumer.start()
+    check(consumer, ["public.root", "public.other"])
+    root.execute(
+        "CREATE TABLE staged (id int NOT NULL, region text NOT NULL, v text); INSERT INTO staged VALUES (1, 's')"
+    )
+    alter(root, "ALTER TABLE root ATTACH PARTITION staged FOR VALUES IN ('s')")
+
+    def stopped() -> str:
+        return str(
+            next((c.get("stopped", "") for c in consumer.caught_up().captures[::-1] if c["table"] == "root"), "")
+        )
+
+    try:
+        until(lambda: "may not read public.staged" in stopped(), "its readers are told", limit_s=15)
+        root.execute("INSERT INTO other VALUES (1)")
+        check(consumer, ["public.other"])
+        assert consumer.stop() == 0
+        root.execute(f"GRANT SELECT ON staged TO {role}".encode())
+        consumer.start()
+        until(lambda: stopped() == "", "captured again")
+        check(consumer, ["public.root", "public.other"])
+    finally:
+        consumer.end()
+        root.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+
+def test_temporary_partitioned_tables_of_others(make_consumer: MakeConsumer, root: Connection) -> None:
+    """A publication of all tables does not have them."""
+    root.execute("CREATE PUBLICATION everything FOR ALL TABLES")
+    consumer = make_consumer(heartbeat_ms=200, publications="everything")
+    consumer.start()
+    check(consumer, ["public.root"])
+    with connect(consumer.url) as other:
+        other.execute("CREATE TEMP TABLE mine (id int) PARTITION BY LIST (id)")
+        other.execute("CREATE TEMP TABLE mine_1 PARTITION OF mine DEFAULT; INSERT INTO mine VALUES (1)")
+        time.sleep(1.0)
+        root.execute("INSERT INTO root VALUES (90, 'a', 'x')")
+        assert set(check(consumer, ["public.root"]).rows) >= {"public.root"}
+        assert not [c for c in consumer.caught_up().captures if c["table"] == "mine"]
+    assert consumer.metric("pg_trickle_cdc_reconnects_total") == 0
 
 
 def test_detached_while_the_table_is_used(consumer: Consumer, root: Connection) -> None:

@@ -31,6 +31,10 @@ END $$;
 CREATE OR REPLACE FUNCTION pgtrickle._announce(relids oid[], tag text DEFAULT 'comparison') RETURNS pg_lsn
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    -- Before the trees are read. A partition that another transaction attaches meanwhile is in none of them, although the
+    -- message may be committed after it: only the absence of what was visible here counts.
+    saw    text := pg_current_snapshot()::text;
+    saw_at text := pg_current_wal_insert_lsn()::text;
     roots  jsonb := '{}';
     root   oid;
 BEGIN
@@ -42,7 +46,8 @@ BEGIN
                                          SELECT a.relid FROM unnest(relids) AS u (oid), pg_partition_ancestors(u.oid) a) LOOP
         roots := roots || jsonb_build_object(root::text, pgtrickle._partition_tree(root));
     END LOOP;
-    RETURN pgtrickle._emit_signed('ddl', jsonb_build_object('tag', tag, 'relids', to_jsonb(relids::int8[]), 'roots', roots)::text, true);
+    RETURN pgtrickle._emit_signed('ddl', jsonb_build_object('tag', tag, 'relids', to_jsonb(relids::int8[]), 'roots', roots,
+                                                            'saw', saw, 'saw_at', saw_at)::text, true);
 END $$;
 REVOKE ALL ON FUNCTION pgtrickle._announce(oid[], text) FROM PUBLIC;
 
@@ -79,9 +84,10 @@ BEGIN
     END IF;
 END $$;
 
--- Partitions of sources whose old rows would not be complete in the log.
+-- Altered partitions of sources whose old rows would not be complete in the log. One that cannot be altered at once is left
+-- to admit_partitions(): DDL of others neither fails nor waits because of us.
 CREATE OR REPLACE FUNCTION pgtrickle._complete_leaves(touched oid[]) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $$
 DECLARE
     leaf regclass;
 BEGIN
@@ -90,11 +96,15 @@ BEGIN
         SELECT DISTINCT t.relid::oid FROM unnest(touched) AS u (oid) JOIN pg_class c ON c.oid = u.oid AND c.relkind IN ('r', 'p')
         JOIN pgtrickle.pgt_dependencies d ON d.source_relid = coalesce(pg_partition_root(c.oid), c.oid)
                                          AND d.source_type = 'TABLE'
-        CROSS JOIN LATERAL jsonb_object_keys(pgtrickle._partition_tree(d.source_relid)) AS t (relid)
+        CROSS JOIN LATERAL jsonb_object_keys(pgtrickle._partition_tree(c.oid)) AS t (relid)
     LOOP
         CONTINUE WHEN pgtrickle._has_row_identity(leaf);
-        PERFORM set_config('pg_trickle.admits', 'on', true);
-        EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', leaf);
+        BEGIN
+            PERFORM set_config('pg_trickle.admits', 'on', true);
+            EXECUTE format('ALTER TABLE %s REPLICA IDENTITY FULL', leaf);
+        EXCEPTION WHEN OTHERS THEN
+            NULL;
+        END;
         PERFORM set_config('pg_trickle.admits', 'off', true);
     END LOOP;
 END $$;
@@ -114,8 +124,8 @@ BEGIN
             RETURN;
         END IF;
         IF current_setting('pg_trickle.admits', true) IS DISTINCT FROM 'on' THEN
-            PERFORM pgtrickle._complete_leaves(touched);
             PERFORM pgtrickle._announce(touched, tg_tag);
+            PERFORM pgtrickle._complete_leaves(touched);
         END IF;
     EXCEPTION WHEN OTHERS THEN
         -- DDL never fails because of us: the applier compares anyway.

@@ -136,9 +136,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = ANY (functions)
 $$;
 
--- Notes what a table is like before its first copy, so that a change between both is seen.
+-- Notes what a table is like before its first copy, so that a change between both is seen. What is stored of a table stays
+-- when its last stream table is dropped: its copy does too, and a later stream table reads that. It goes with the table.
 CREATE OR REPLACE FUNCTION pgtrickle._note_source(source oid) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    DELETE FROM pgtrickle.pgt_source_facts f WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = f.source_relid);
     INSERT INTO pgtrickle.pgt_source_facts (source_relid, fact)
     SELECT f.relid, f.fact FROM pgtrickle._relation_facts(ARRAY[source]) f ON CONFLICT (source_relid) DO NOTHING
 $$;

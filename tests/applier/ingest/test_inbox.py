@@ -19,7 +19,7 @@ from applier.zset import WEIGHT
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.pg_types import PgType
-from shared_schema.progress import Capture, Checkpoint, CheckpointPlace, Progress
+from shared_schema.progress import Capture, Checkpoint, CheckpointPlace, ComparedRange, Progress, decode_progress
 from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
 
 INT = PgType(23, -1, "int4", "integer")
@@ -280,3 +280,27 @@ def test_there_is_room_unless_a_tick_can_take_rows() -> None:
     assert not inbox.has_room(99) and inbox.has_room(100)
     inbox.take()
     assert inbox.has_room(0)
+
+
+def test_frontiers_of_sources_elsewhere_wait_for_the_comparison() -> None:
+    """None is shown before its position was compared, and none between a difference and the copy that ends it."""
+
+    def record(frontier: int, since: int, until: int) -> Progress:
+        compared = ComparedRange(Lsn(since), Lsn(until))
+        return Progress("s", "1", 1, Lsn(1), Lsn(frontier), {}, compared=compared)
+
+    near, far = Inbox(), Inbox(sources_elsewhere=True)
+    steps = [
+        (record(10, 5, 9), 10, 0),
+        (record(12, 5, 11), 12, 10),
+        (record(20, 5, 11), 20, 10),
+        (record(30, 25, 24), 30, 10),
+        (record(30, 25, 40), 30, 30),
+    ]
+    for offset, (progress, here, there) in enumerate(steps):
+        for inbox, expected in ((near, here), (far, there)):
+            inbox.add_record(("p", 0), offset, decode_progress(progress.encode()))
+            assert inbox.advance() == Lsn(expected), progress
+    older = Inbox(sources_elsewhere=True)
+    older.add_record(("p", 0), 0, Progress("s", "1", 1, Lsn(1), Lsn(10), {}))
+    assert older.advance() == Lsn(10), "a writer that does not compare"

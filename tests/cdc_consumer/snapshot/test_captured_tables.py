@@ -5,11 +5,15 @@ from __future__ import annotations
 from cdc_consumer.health import Health
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.snapshot.captured_tables import CapturedTables, LeafGone
+from cdc_consumer.wal.visibility import Sight
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, decode_progress
 from shared_schema.table_schema import TableId
 
 ROOT = TableId("public", "root")
+
+LATER = Sight(oldest=90, next=95, open=frozenset({90, 92}), at=Lsn(1_000))
+"""It sees everything that the tests attach."""
 
 
 def capture(leaves: dict[int, int], at: int = 10) -> Capture:
@@ -27,7 +31,7 @@ def at_once(leaves: set[int]) -> dict[int, str]:
 
 def test_leaves_leave_and_join() -> None:
     known = tables({2: 10, 3: 10})
-    gone = known.follow(1, at_once({3, 4, 5}), Lsn(20), {5})
+    gone = known.follow(1, at_once({3, 4, 5}), Lsn(20), {5}, LATER)
     assert [(one.root.table, one.leaf) for one in gone] == [(ROOT, 2)]
     assert known.find_leaf(2) is None
     empty, awaited = known.find_leaf(5), known.find_leaf(4)
@@ -38,12 +42,12 @@ def test_leaves_leave_and_join() -> None:
     assert copied.awaited == {} and known.held_at is None
     found = known.find_leaf(4)
     assert found is not None and found.since == Lsn(30)
-    assert known.follow(1, at_once({3, 4, 5}), Lsn(40), ()) == []
+    assert known.follow(1, at_once({3, 4, 5}), Lsn(40), (), LATER) == []
 
 
 def test_a_record_counts_once_its_commit_is_complete() -> None:
     known = tables({2: 10})
-    known.follow(1, at_once({3}), Lsn(20), {3})
+    known.follow(1, at_once({3}), Lsn(20), {3}, LATER)
     assert known.take_changed() == (), "a restart receives the open commit again"
     known.commit()
     (record,) = known.take_changed()
@@ -61,7 +65,7 @@ def test_a_leaf_that_leaves_before_it_is_copied() -> None:
     known.commit()
     (record,) = known.take_changed()
     assert decode_progress(record.encode()) == record and record.awaited == {3: Lsn(20)}
-    assert [one.leaf for one in known.follow(1, at_once({2}), Lsn(25), ())] == [3], "a part of it may be written"
+    assert [one.leaf for one in known.follow(1, at_once({2}), Lsn(25), (), LATER)] == [3], "a part of it may be written"
     assert known.held_at is None
     assert known.with_copied(capture({3: 30}, at=30), {3}).leaves == {2: Lsn(10)}
 
@@ -75,7 +79,7 @@ def test_leaves_are_followed_while_the_table_is_copied() -> None:
     leaf = known.find_leaf(3)
     assert leaf is not None and leaf.is_copying and leaf.since == Lsn(6), "its rows are kept"
     known.begin_copy(capture({2: 10, 3: 10}))
-    gone = known.follow(1, at_once({3, 4}), Lsn(20), {4})
+    gone = known.follow(1, at_once({3, 4}), Lsn(20), {4}, LATER)
     assert [one.leaf for one in gone] == [2]
     known.commit()
     assert known.take_changed() == (), "no record before the copy is complete"
@@ -87,7 +91,7 @@ def test_leaves_are_followed_while_the_table_is_copied() -> None:
 def test_tables_without_leaves_are_not_followed() -> None:
     old = Capture("slot", ROOT, 1, Lsn(10), 0)
     known = CapturedTables({ROOT: old}, Metrics(Health()))
-    assert known.follow(1, at_once({2}), Lsn(20), ()) == [] and known.find_leaf(2) is None
+    assert known.follow(1, at_once({2}), Lsn(20), (), LATER) == [] and known.find_leaf(2) is None
     assert decode_progress(old.encode()) == old
     assert known.find(1) == old
 
@@ -111,7 +115,7 @@ def test_a_table_that_joins_another_one_stops_and_does_not_resume() -> None:
     own = Capture("slot", alone, 4, Lsn(10), 0)
     part = Capture("slot", middle, 6, Lsn(10), 0, leaves={7: Lsn(10)})
     known = CapturedTables({ROOT: capture({2: 10}), alone: own, middle: part}, Metrics(Health()))
-    known.follow(1, at_once({2, 4, 7}), Lsn(20), ())
+    known.follow(1, at_once({2, 4, 7}), Lsn(20), (), LATER)
     assert known.take_changed() == ()
     known.commit()
     changed = {record.table: record for record in known.take_changed()}
@@ -119,7 +123,7 @@ def test_a_table_that_joins_another_one_stops_and_does_not_resume() -> None:
     for table in (alone, middle):
         assert "partition of public.root" in changed[table].stopped
         assert table not in known.settled and known.recorded[table] == changed[table]
-    known.follow(1, at_once({2}), Lsn(30), ())
+    known.follow(1, at_once({2}), Lsn(30), (), LATER)
     known.commit()
     assert known.find(4) is None and known.find_leaf(7) is None, "their own topics lack what happened meanwhile"
     assert set(known.settled) == {ROOT}
@@ -127,9 +131,9 @@ def test_a_table_that_joins_another_one_stops_and_does_not_resume() -> None:
 
 def test_a_leaf_that_left_and_joined_again_between_two_looks() -> None:
     known = tables({2: 10, 3: 10})
-    known.follow(1, {2: ".7", 3: ".7"}, Lsn(20), ())
+    known.follow(1, {2: ".7", 3: ".7"}, Lsn(20), (), LATER)
     assert known.held_at is None, "how they were attached was not known"
-    assert known.follow(1, {2: ".7", 3: ".9"}, Lsn(30), ()) == []
+    assert known.follow(1, {2: ".7", 3: ".9"}, Lsn(30), (), LATER) == []
     known.commit()
     (record,) = known.take_changed()
     assert record.leaves == {2: Lsn(10)} and record.awaited == {3: Lsn(30)}
@@ -138,3 +142,15 @@ def test_a_leaf_that_left_and_joined_again_between_two_looks() -> None:
     assert known.with_copied(capture({3: 25}, at=25), {3}).awaited == {3: Lsn(30)}
     copied = known.add(known.with_copied(capture({3: 40}, at=40), {3}))
     assert copied.leaves == {2: Lsn(10), 3: Lsn(40)} and copied.joined == {2: ".7", 3: ".9"}
+
+
+def test_a_leaf_that_a_message_could_not_see_is_not_gone() -> None:
+    """Another transaction attached it after the message was written, and committed first."""
+    for attached, since in ((".92", 20), (".95", 20), (".80.92", 20), (".80", 1_500)):
+        known = tables({2: 10})
+        known.follow(1, {2: ".80", 3: attached}, Lsn(since), {3}, LATER)
+        assert known.follow(1, {2: ".80"}, Lsn(2_000), (), LATER) == []
+        assert known.held_at == Lsn(2_000) and known.is_leaf_awaited, "the catalog is looked at before it is passed"
+    known = tables({2: 10})
+    known.follow(1, {2: ".80", 3: ".91"}, Lsn(20), {3}, LATER)
+    assert [one.leaf for one in known.follow(1, {2: ".80"}, Lsn(2_000), (), LATER)] == [3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applier.catalog.commits import SessionAtWork, commits_under_way
+from shared_schema.commits import SessionAtWork, commits_under_way
 
 
 def session(query: str, *, state: str | None = "active", wait: str = "", locked: tuple[int, ...] = ()) -> SessionAtWork:
@@ -26,6 +26,14 @@ def session(query: str, *, state: str | None = "active", wait: str = "", locked:
         (session("UPDATE t SET v = 1"), False),
         (session("CALL load_everything()"), False),
         (session("VACUUM FULL t", locked=(5,)), False),
+        (session("CREATE UNIQUE INDEX CONCURRENTLY i ON t (v)", locked=(5,)), False),
+        # An hour of work on other tables stops nobody.
+        (session("ALTER TABLE other ALTER v TYPE bigint", locked=(6,)), False),
+        (session("CREATE UNLOGGED TABLE copied AS SELECT * FROM t", locked=(6,)), False),
+        (
+            session("CREATE TABLE a (i int); CREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'"),
+            True,
+        ),
         # A standby is away: the commit is in the log.
         (session("CALL load_everything()", wait="SyncRep"), True),
         (session("SELECT alters()", wait="SyncRep", locked=(5,)), True),
