@@ -63,6 +63,7 @@ RUNS = (
         (
             *PYTEST,
             "tests/applier/sinks/staging/test_staging.py",
+            "tests/cdc_consumer/test_capture.py",
             "tests/cdc_consumer/test_lifecycle.py",
             "tests/e2e/test_alter.py",
             "tests/e2e/test_bad_input.py",
