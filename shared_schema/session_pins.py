@@ -12,7 +12,7 @@ from typing import LiteralString
 
 PINS: Mapping[str, str] = MappingProxyType(
     {
-        "search_path": "pg_catalog, pg_temp",
+        "search_path": "pg_catalog",
         "datestyle": "ISO, MDY",
         "intervalstyle": "postgres",
         "timezone": "UTC",
@@ -23,9 +23,8 @@ PINS: Mapping[str, str] = MappingProxyType(
         "transform_null_equals": "off",
     }
 )
-"""Temporary relations come last: a path that does not name pg_temp has them first, and text of users that runs in one
-of our sessions could put one before a relation of PostgreSQL. The date style is PostgreSQL's own default. Its second
-half decides how '01/02/03' is read; only the first half, how dates are printed, reaches stored queries."""
+"""The date style is PostgreSQL's own default. Its second half decides how '01/02/03' is read; only the first half, how
+dates are printed, reaches stored queries."""
 
 CLIENT_ENCODING = "UTF8"
 """A parameter of the connection, because libpq must know it too."""
@@ -45,9 +44,7 @@ def options_text(more: Mapping[str, str] | None = None) -> str:
 
 def set_statements() -> str:
     """Return the pins as SET statements in one text: one round trip, and connection poolers accept it."""
-    return "; ".join(
-        f"SET {name} = {value if name == 'search_path' else _literal(value)}" for name, value in PINS.items()
-    )
+    return "; ".join(f"SET {name} = {_literal(value)}" for name, value in PINS.items())
 
 
 def set_local_query() -> str:

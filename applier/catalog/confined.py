@@ -9,13 +9,15 @@ that the text left behind do not. The transaction is therefore rolled back, or `
 
 from __future__ import annotations
 
-import secrets
+from itertools import count
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
 
 from shared_schema import session_pins
+
+_numbers = count()
 
 _DEFINE: LiteralString = (
     "CREATE FUNCTION {}(statement pg_catalog.text, query pg_catalog.text) RETURNS pg_catalog.void LANGUAGE plpgsql"
@@ -39,24 +41,14 @@ class Confined:
         self._connection = connection
         # A text could replace a prepared statement that is run by its name later.
         connection.prepare_threshold = None
-        self._become: list[sql.Composable] = []
-        self._function: sql.Identifier | None = None
+        self._function = sql.Identifier("pg_temp", f"pgt_confined_{next(_numbers)}")
+        define = [sql.SQL(_DEFINE).format(self._function)]
         if role is not None:
             found = connection.execute("SELECT current_user::pg_catalog.text").fetchone()
-            names = (role, str(found[0]) if found else "")
-            self._become = [sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(name)) for name in names]
-            connection.execute(sql.SQL("; ").join(self._become))
-
-    def prepare(self) -> None:
-        """Make the place for the next run, which itself may create nothing. No text of users may run in between."""
-        self._function = self._define()
-
-    def _define(self) -> sql.Identifier:
-        """A new function each time: it belongs to the role, so a text that ran before could have replaced it."""
-        function = sql.Identifier("pg_temp", f"pgt_confined_{secrets.token_hex(8)}")
-        define = [*self._become[:1], sql.SQL(_DEFINE).format(function), *self._become[1:]]
-        self._connection.execute(sql.SQL("; ").join(define), prepare=False)
-        return function
+            become = sql.SQL("SET LOCAL ROLE {}")
+            own = sql.Identifier(str(found[0]) if found else "")
+            define = [become.format(sql.Identifier(role)), *define, become.format(own)]
+        connection.execute(sql.SQL("; ").join(define))
 
     def run(self, statement: str | sql.Composable, *, probe: str | None = None) -> None:
         """Run a statement under the present search path; its rows are thrown away.
@@ -65,8 +57,7 @@ class Confined:
         it raises InvalidCursorDefinition or InsufficientPrivilege, and reads nothing.
         """
         text = statement if isinstance(statement, str) else statement.as_string(self._connection)
-        function, self._function = self._function or self._define(), None
-        self._connection.execute(sql.SQL("SELECT {}(%s, %s)").format(function), (text, probe), prepare=False)
+        self._connection.execute(sql.SQL("SELECT {}(%s, %s)").format(self._function), (text, probe), prepare=False)
 
     def clear(self) -> None:
         """Undo what outlives a call, where the transaction goes on. Runs no function until the pins are back."""

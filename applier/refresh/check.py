@@ -188,10 +188,10 @@ def _sample_condition(connection: Connection, table: TableId, rows: int) -> sql.
     # The key may be of a type from an extension, whose operators are not in pg_catalog.
     connection.execute("SELECT " + PATH_OF_THE_ROLE)
     found = connection.execute(
-        "SELECT a.attname, format_type(a.atttypid, a.atttypmod), c.reltuples FROM pg_catalog.pg_class c"
-        " LEFT JOIN LATERAL (SELECT i.indkey FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisunique"
+        "SELECT a.attname, format_type(a.atttypid, a.atttypmod), c.reltuples FROM pg_class c"
+        " LEFT JOIN LATERAL (SELECT i.indkey FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique"
         "  AND i.indexprs IS NULL AND i.indpred IS NULL ORDER BY i.indnatts LIMIT 1) k ON true"
-        " JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (coalesce(k.indkey::int2[], '{1}'))"
+        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (coalesce(k.indkey::int2[], '{1}'))"
         " WHERE c.oid = %s::regclass",
         (table.quoted,),
     ).fetchall()

@@ -68,7 +68,6 @@ def run_query(connection: Connection, table: StreamTable, query: str) -> sql.Ide
     connection.execute(merge_sql.create_whole_table(table, rows))
     connection.execute(sql.SQL("GRANT INSERT ON {} TO {}").format(rows, sql.Identifier(owner)))
     confined = Confined(connection, owner)
-    confined.prepare()
     with connection.transaction():
         # Temporary tables may still be written.
         connection.execute("SET TRANSACTION READ ONLY")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 
@@ -102,20 +101,6 @@ def test_a_table_joins_while_every_write_transaction_is_old(consumer: Consumer, 
         until(lambda: consumer.log.read_text().count("table captured table=public.late") > began, "joined", 15)
         time.sleep(1.2)
     check(consumer, ["public.early", "public.late", "public.other"])
-
-
-@pytest.mark.skipif(not os.environ.get("PG_TRICKLE_LONG_TESTS"), reason="many tables: PG_TRICKLE_LONG_TESTS")
-def test_many_tables_join_while_every_write_transaction_is_old(consumer: Consumer, db: Connection) -> None:
-    many = [f"many_{number}" for number in range(160)]
-    for table in ("early", "late", "other", *many):
-        db.execute(TABLE.format(table).encode())
-    add(db, "early", "other")
-    consumer.start()
-    with writing(consumer.url, slow, sessions=3), writing(consumer.url, lonely, sessions=1, pause_s=0.005):
-        add(db, "late", *many)
-        until(lambda: consumer.metric("pg_trickle_cdc_captured_tables") >= 163, "joined", 120)
-        db.execute("UPDATE many_7 SET v = 1; DELETE FROM many_99 WHERE id < 100")
-    check(consumer, ["public.early", "public.late", "public.other", "public.many_7", "public.many_99"])
 
 
 def test_a_table_joins_a_server_that_became_idle(consumer: Consumer, db: Connection) -> None:

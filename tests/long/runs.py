@@ -31,13 +31,6 @@ RUNS = (
         {"HYPOTHESIS_PROFILE": "deep"},
     ),
     Run(
-        "progress",
-        (*PYTEST, "tests/shared_schema/test_progress_topic.py", "tests/cdc_consumer/test_long_progress.py"),
-        "both programs start within 10 s on a topic with 3 000 000 progress records",
-        30,
-        _LONG,
-    ),
-    Run(
         "damage",
         (*PYTEST, "tests/cdc_consumer/test_bad_bytes.py"),
         "50 000 damaged frames: an error, or what the reference reads",
@@ -63,7 +56,6 @@ RUNS = (
         (
             *PYTEST,
             "tests/applier/sinks/staging/test_staging.py",
-            "tests/cdc_consumer/test_capture.py",
             "tests/cdc_consumer/test_lifecycle.py",
             "tests/e2e/test_alter.py",
             "tests/e2e/test_bad_input.py",

@@ -187,33 +187,6 @@ def test_what_a_query_leaves_behind_is_not_run_by_the_applier(scene: Scene) -> N
         assert not scene.leaked(), way
 
 
-def test_a_text_cannot_replace_the_place_in_which_it_runs(scene: Scene) -> None:
-    """The function belongs to the owner of the text, who could give it another body, with the caller's rights."""
-    body = "BEGIN PERFORM setval('mine.leaked', 99) FROM public.vault; END"
-    define = "CREATE OR REPLACE FUNCTION pg_temp.%I(statement text, query text) RETURNS void LANGUAGE plpgsql AS %L"
-    replace = sql.SQL(
-        "DO $d$ DECLARE f record; BEGIN"
-        " FOR f IN SELECT proname FROM pg_catalog.pg_proc WHERE proname ~ '^pgt_confined' LOOP"
-        " EXECUTE format({}, f.proname, {}); END LOOP; END $d$"
-    ).format(sql.Literal(define), sql.Literal(body))
-    with connect(scene.applier_url) as session, session.transaction(force_rollback=True):
-        confined = Confined(session, scene.author.info.user)
-        confined.run(replace)
-        confined.run("SELECT 1")
-    assert not scene.leaked()
-
-
-def test_a_text_cannot_put_temporary_relations_before_those_of_postgresql(scene: Scene) -> None:
-    """PostgreSQL looks for relations among the temporary ones first, unless the search path says otherwise."""
-    view = "CREATE TEMP VIEW pg_class AS SELECT c.* FROM pg_catalog.pg_class c WHERE mine.grab(7) IS NOT NULL"
-    scene.define(f"EXECUTE $w${view}$w$;")
-    scene.author.execute("CREATE DOMAIN mine.checked AS int CHECK (mine.grab(VALUE) IS NOT NULL)")
-    create(scene, "SELECT id, '{1}'::mine.checked[] AS found FROM mine.source", "DIFFERENTIAL")
-    with contextlib.suppress(TrickleError):
-        plan(scene)
-    assert not scene.leaked()
-
-
 def test_the_analysis_of_a_text_stays_its_owners(scene: Scene) -> None:
     """A literal of an array of a domain is checked when it is read: that calls functions, although nothing is run."""
     scene.define("EXECUTE 'SET ROLE NONE';")

@@ -177,17 +177,6 @@ def test_maintained_queries_are_not_computed_again(takeover: Takeover) -> None:
         assert not takeover.actions(name), f"{name} is {was['status']} and was refreshed"
 
 
-def test_leaf_partitions_are_published_by_themselves(takeover: Takeover) -> None:
-    """Migration 11 alters the publication. Versions before it published via the root, and did not know leaves."""
-    roots = (
-        "SELECT count(*) FROM pgtrickle.pgt_dependencies d JOIN pg_class c ON c.oid = d.source_relid"
-        " WHERE c.relkind = 'p'"
-    )
-    assert takeover.one(roots) > 0, "the installation has a partitioned source"
-    assert takeover.one("SELECT count(*) FROM pg_publication WHERE pubname = 'pg_trickle' AND NOT pubviaroot") == 1
-    assert takeover.one("SELECT max(version) FROM pgtrickle.pgt_schema_version") >= 13
-
-
 def test_stored_settings_are_in_use(takeover: Takeover) -> None:
     stored = takeover.one("SELECT json_object_agg(name, value) FROM pgtrickle.pgt_settings")
     assert stored == takeover.facts["settings"]

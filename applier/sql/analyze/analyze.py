@@ -34,9 +34,8 @@ _PREFIX: LiteralString = "CREATE TEMP VIEW " + _VIEW + " AS "
 _PIN = set_local_query().encode()
 """For the search path of the query; it repeats the other pins, so that any connection can analyse."""
 
-_OWN_PATH: LiteralString = "SET LOCAL search_path = pg_catalog, pg_temp"
-"""For statements of our own: PostgreSQL's objects first, also before temporary ones, and the names of other types name
-their schemas."""
+_OWN_PATH: LiteralString = "SET LOCAL search_path = ''"
+"""For statements of our own: PostgreSQL's objects alone, and the names of types name their schemas."""
 
 _FIND: LiteralString = (
     "SELECT c.oid::int8, r.ev_action::text, now(), to_regclass('pgtrickle.pgt_stream_tables') IS NOT NULL "
@@ -229,7 +228,6 @@ def canonical_query(connection: psycopg.Connection[Any], query: str, role: str |
         _pin_settings(connection, "pg_catalog")
         _create_view(confined, query)
         with connection.cursor(row_factory=tuple_row) as cursor:
-            connection.execute(_OWN_PATH)
             tree, canonical = cursor.execute(_CANONICAL).fetchall()[0]
     return str(tree), str(canonical)
 

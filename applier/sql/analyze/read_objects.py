@@ -196,7 +196,7 @@ def _analyze_body(
         with connection.transaction(force_rollback=True):
             connection.execute("SET LOCAL search_path = pg_catalog")
             confined.run(statement)
-            connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+            connection.execute("SET LOCAL search_path = ''")
             with connection.cursor(row_factory=tuple_row) as reading:
                 found = reading.execute(_ANALYZED_BODY).fetchone()
                 return None if found is None else str(found[0])

@@ -127,7 +127,7 @@ def _read_stream_tables(connection: psycopg.Connection[Any], oids: list[int]) ->
             view = f"pgtrickle_source_{oid}"
             confined = Confined(connection, owner)
             confined.run(f"CREATE TEMP VIEW {view} AS {query}", probe=query)
-            connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+            connection.execute("SET LOCAL search_path = ''")
             rule = cursor.execute(_TEMPORARY_RULE, [view]).fetchone()
             rules[oid] = str(rule[0]) if rule else ""
             cursor.execute(f"DROP VIEW pg_temp.{view}".encode())

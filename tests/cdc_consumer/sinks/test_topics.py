@@ -7,12 +7,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
-from confluent_kafka.cimpl import NewTopic
 
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.topics import PROGRESS_COMPACTION_LAG_MS, Topics, client_options
 from shared_schema.errors import SettingsError
-from tests.cdc_consumer.harness import until
 from tests.cdc_consumer.sinks.records import TABLE
 
 
@@ -28,39 +26,11 @@ def test_the_settings_of_the_contract(settings: ConsumerSettings) -> None:
     progress = config(settings, f"{settings.topic_prefix}.progress")
     assert progress["cleanup.policy"] == "compact"
     assert progress["min.compaction.lag.ms"] == str(PROGRESS_COMPACTION_LAG_MS)
-    schemas, control = (config(settings, f"{settings.topic_prefix}.{name}") for name in ("schemas", "control"))
-    assert schemas["cleanup.policy"] == "compact"
-    for compacted in (progress, schemas):
-        # The segment that is being written is never compacted.
-        assert compacted["segment.ms"] == "600000" and compacted["segment.bytes"] == str(32 << 20)
-    assert control["cleanup.policy"] == "delete" and control["retention.ms"] == str(7 * 24 * 3_600_000)
+    assert config(settings, f"{settings.topic_prefix}.schemas")["cleanup.policy"] == "compact"
     table = config(settings, topics.ensure_table(TABLE))
     assert table["cleanup.policy"] == "delete" and table["retention.ms"] == str(settings.topic_retention_ms)
     # Every topic uses the broker's clock.
     assert progress["message.timestamp.type"] == table["message.timestamp.type"] == "LogAppendTime"
-
-
-def test_topics_of_an_earlier_version_are_corrected(settings: ConsumerSettings) -> None:
-    names = [f"{settings.topic_prefix}.{name}" for name in ("progress", "schemas", "control")]
-    admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap})
-    before = {"progress": {"cleanup.policy": "compact"}, "control": {"retention.ms": "-1"}}
-    made = [NewTopic(name, 1, 1, config=before.get(name.rpartition(".")[2], {})) for name in names]
-    for done in admin.create_topics(made).values():
-        done.result(20)
-    Topics(settings).ensure_control()
-
-    def is_corrected() -> bool:
-        progress, schemas, control = (config(settings, name) for name in names)
-        compacted = all(t["cleanup.policy"] == "compact" and t["segment.ms"] == "600000" for t in (progress, schemas))
-        lag = progress["min.compaction.lag.ms"] == str(PROGRESS_COMPACTION_LAG_MS)
-        return compacted and lag and control["retention.ms"] == str(7 * 24 * 3_600_000)
-
-    until(is_corrected, "corrected", limit_s=10)
-
-
-def test_a_shorter_retention_counts_for_the_control_topic_too(settings: ConsumerSettings) -> None:
-    Topics(settings.model_copy(update={"topic_retention_ms": 60_000})).ensure_control()
-    assert config(settings, f"{settings.topic_prefix}.control")["retention.ms"] == "60000"
 
 
 def test_partitions_are_those_that_are_there(settings: ConsumerSettings) -> None:
