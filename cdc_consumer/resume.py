@@ -112,9 +112,11 @@ def find_unrecorded(catalog: Connection, state: StoredState) -> list[TableId]:
 def find_outdated(catalog: Connection, settings: ConsumerSettings, state: StoredState) -> list[TableId]:
     """Return captured tables whose rows changed without being in the log, and that nobody else compares.
 
-    They must be copied again before the frontier may advance.
+    They must be copied again before the frontier may advance. Of a table that is not published no copy is possible: its
+    readers are told when the catalog is compared.
     """
-    by_relid = {capture.relid: capture for capture in state.captures.values() if capture.facts}
+    published = {table.relid for table in published_tables(catalog, settings.publications)}
+    by_relid = {c.relid: c for c in state.captures.values() if c.facts and c.relid in published}
     _, outdated = compare_tables(catalog, settings.publications, by_relid)
     for table, problem in outdated.items():
         log.warning("table is copied again", extra={"table": str(table), "seen": problem})

@@ -128,7 +128,12 @@ class Vouch:
             except SourceBusy:
                 self.has_waiting = True
             except Exception as error:
-                refused.append((row, to_own_error(row.table, error)))
+                own = to_own_error(row.table, error)
+                if self._is_look_outdated():
+                    # Its cause may be mended, and the stream table resumed, since then: the next look tells.
+                    self.has_waiting = True
+                else:
+                    refused.append((row, own))
         self._forget({row.pgt_id for row in rows})
         return admitted, refused
 
@@ -226,6 +231,10 @@ class Vouch:
             # It waits for the new query, which is planned with the present facts.
             return False
         return self._follow(row, stored, present, verdict)
+
+    def _is_look_outdated(self) -> bool:
+        """Whether something was altered since the last look."""
+        return self._look is not None and self.catalog.dependencies.read(self._look[0]) != self._present
 
     def _find_altered(self, rows: Sequence[StreamTableRow]) -> set[int]:
         """Return the stream tables with a new query that waits to be adopted, and those that read them."""

@@ -98,6 +98,7 @@ def test_paused_over_a_restart_and_passed_by_a_checkpoint(stack: Stack, db: Conn
             db.execute("SELECT pgtrickle.reset_setting(%s)", (name,))
 
 
+@pytest.mark.skipif(not LONG, reason="kills the applier: PG_TRICKLE_LONG_TESTS")
 def test_a_write_that_takes_long(stack: Stack, db: Connection) -> None:
     """A large fill is being written, the applier is killed meanwhile and begins again; the others stay fresh."""
     db.execute("CREATE TABLE vast (id int PRIMARY KEY, v int); CREATE TABLE brisk (id int PRIMARY KEY)")
