@@ -112,6 +112,17 @@ def open_reader(bootstrap: str) -> Consumer:
 
 def wait_for_frontier(consumer: Consumer, prefix: str, target: int, still: Callable[[], bool]) -> None:
     """Read the progress topic until its frontier reaches the target, as long as `still` returns true."""
+
+    def is_reached(record: dict[str, Any]) -> bool:
+        return record["kind"] == "progress" and position(record["frontier"]) >= target
+
+    wait_for_record(consumer, prefix, is_reached, still)
+
+
+def wait_for_record(
+    consumer: Consumer, prefix: str, is_it: Callable[[dict[str, Any]], bool], still: Callable[[], bool]
+) -> None:
+    """Read the committed records of the progress topic until one of them is it, as long as `still` returns true."""
     topic = f"{prefix}.progress"
     while topic not in consumer.list_topics(timeout=20).topics:
         assert still()
@@ -120,11 +131,10 @@ def wait_for_frontier(consumer: Consumer, prefix: str, target: int, still: Calla
     while True:
         message: Any = consumer.poll(0.2)
         if message is not None and message.error() is None and message.value() is not None:
-            record = json.loads(message.value())
-            if record["kind"] == "progress" and position(record["frontier"]) >= target:
+            if is_it(json.loads(message.value())):
                 return
         else:
-            assert still(), f"the frontier did not reach {target:X}"
+            assert still(), "no record of the progress topic is the one that is waited for"
 
 
 def read_topics(consumer: Consumer, prefix: str) -> Content:

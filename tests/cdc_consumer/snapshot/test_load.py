@@ -8,8 +8,8 @@ import time
 import pytest
 
 from tests.cdc_consumer.conftest import MakeConsumer
-from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, until
-from tests.cdc_consumer.topic_reader import replay
+from tests.cdc_consumer.harness import LIMIT_S, Connection, Consumer, by_stamp, check, until
+from tests.cdc_consumer.topic_reader import open_reader, replay, wait_for_record
 from tests.cdc_consumer.writers import writing
 
 ROWS = 8_000
@@ -84,9 +84,16 @@ def test_a_restart_of_the_first_load_copies_only_what_is_missing(consumer: Consu
     db.execute(BIG)
     add(db, "aaa, big")
     consumer.start(wait=False)
-    until(lambda: "table captured table=public.aaa" in consumer.log.read_text(), "the first table")
-    time.sleep(0.05)
+    # The log says so before the transaction with the copy is committed; a copy that was not is made again.
+    reader, give_up = open_reader(consumer.bootstrap), time.monotonic() + LIMIT_S
+    wait_for_record(
+        reader,
+        consumer.prefix,
+        lambda record: record["kind"] == "capture" and record["table"] == "aaa",
+        lambda: time.monotonic() < give_up,
+    )
     consumer.kill()
+    reader.close()
     db.execute("DELETE FROM aaa WHERE id = 1; INSERT INTO aaa VALUES (1000)")
     consumer.start()
     content = check(consumer, ["public.aaa", "public.big"])
