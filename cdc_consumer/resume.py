@@ -41,7 +41,7 @@ from cdc_consumer.wal.slot import (
     check_wal_level,
     inspect_slot,
 )
-from cdc_consumer.wal.table_facts import compare_tables
+from cdc_consumer.wal.table_facts import find_outdated_tables, read_table_facts, sources_of_applier
 from shared_schema.errors import SettingsError
 from shared_schema.lsn import Lsn
 from shared_schema.progress import CommitPart, Progress
@@ -110,14 +110,18 @@ def find_unrecorded(catalog: Connection, state: StoredState) -> list[TableId]:
 
 
 def find_outdated(catalog: Connection, settings: ConsumerSettings, state: StoredState) -> list[TableId]:
-    """Return captured tables whose rows changed without being in the log, and that nobody else compares.
+    """Return captured tables whose rows changed without being in the log, and of which no applier requests
+    a copy.
 
     They must be copied again before the frontier may advance. Of a table that is not published no copy is possible: its
     readers are told when the catalog is compared.
     """
     published = {table.relid for table in published_tables(catalog, settings.publications)}
+    published -= sources_of_applier(catalog)
     by_relid = {c.relid: c for c in state.captures.values() if c.facts and c.relid in published}
-    _, outdated = compare_tables(catalog, settings.publications, by_relid)
+    facts = read_table_facts(catalog, settings.publications, by_relid)
+    # Whether changes were left out is compared while streaming.
+    outdated = find_outdated_tables(by_relid, facts, [capture.table for capture in by_relid.values()])
     for table, problem in outdated.items():
         log.warning("table is copied again", extra={"table": str(table), "seen": problem})
     return list(outdated)

@@ -20,7 +20,7 @@ from applier.trace.stamped_rows import Chunk, Pending, Run, StampedRow
 from shared_schema.change_row import Op
 from shared_schema.checkpoints import CheckpointParts
 from shared_schema.lsn import ORIGIN, Lsn
-from shared_schema.progress import Capture, Checkpoint, Offsets, Progress, ProgressRecord
+from shared_schema.progress import Capture, Checkpoint, ComparedRange, Offsets, Progress, ProgressRecord
 from shared_schema.table_schema import TableId
 
 TopicPartition = tuple[str, int]
@@ -90,8 +90,19 @@ class Inbox:
     """Holds the rows that have arrived and are not yet part of a trace."""
 
     def __init__(
-        self, frontier: Lsn = ORIGIN, positions: Offsets | None = None, times: SourceTimes | None = None
+        self,
+        frontier: Lsn = ORIGIN,
+        positions: Offsets | None = None,
+        times: SourceTimes | None = None,
+        *,
+        sources_elsewhere: bool = False,
     ) -> None:
+        self._sources_elsewhere = sources_elsewhere
+        """Whether only the writer of the topics sees the catalog of the sources: then frontiers wait for its word."""
+        self._compared: dict[Lsn, ComparedRange] = {}
+        """The frontiers that the writer compared: for each beginning the longest range, as far as it is still ahead."""
+        self._last_compared: ComparedRange | None = None
+        self._compared_server: tuple[str, int, Lsn] | None = None
         self.times = times or SourceTimes()
         """The times of the sources' server at the frontiers that were reached."""
         self.frontier = frontier
@@ -191,6 +202,8 @@ class Inbox:
         """
         self.mark_read(at, offset)
         self._record_partitions.add(at)
+        if isinstance(record, Progress) and record.compared is not None:
+            self._note_compared(record, record.compared)
         match record:
             case Progress(checkpoint=None):
                 self._waiting.append(_Waiting(record, ()))
@@ -212,9 +225,13 @@ class Inbox:
     def advance(self) -> Lsn:
         """Apply every progress record whose offsets have all arrived; return the new frontier."""
         while self._waiting and self._is_complete(self._waiting[0]):
+            if self._waits_for_comparison(self._waiting[0].progress):
+                break
             progress = self._waiting.popleft().progress
             frontier = progress.frontier
-            if any(self.frontier < frontier <= until for until in self.gaps.values()):
+            if not self._is_compared(progress) or any(
+                self.frontier < frontier <= until for until in self.gaps.values()
+            ):
                 continue
             if self._awaited:
                 topics = ", ".join(sorted({topic for topic, _ in self._awaited}))
@@ -223,7 +240,28 @@ class Inbox:
                 self.progress = progress
             self.frontier = max(self.frontier, frontier)
             self.times.add(progress)
+        if len(self._compared) > 1:
+            self._compared = {since: r for since, r in self._compared.items() if r.until > self.frontier}
         return self.frontier
+
+    def _note_compared(self, record: Progress, compared: ComparedRange) -> None:
+        server = record.system_id, record.timeline, record.slot_lsn
+        if server != self._compared_server:
+            # Positions of another history mean something else.
+            self._compared.clear()
+        self._compared_server = server
+        self._compared[compared.since] = self._last_compared = compared
+
+    def _is_compared(self, progress: Progress) -> bool:
+        """Whether a frontier may be shown."""
+        if not self._sources_elsewhere or progress.compared is None or progress.frontier <= self._start:
+            return True
+        return any(compared.includes(progress.frontier) for compared in self._compared.values())
+
+    def _waits_for_comparison(self, progress: Progress) -> bool:
+        """Whether a later record may still say that a frontier may be shown."""
+        last = self._last_compared
+        return last is not None and progress.frontier > last.until and not self._is_compared(progress)
 
     def _is_complete(self, waiting: _Waiting) -> bool:
         if waiting.progress.frontier <= self._start:

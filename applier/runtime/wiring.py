@@ -144,7 +144,9 @@ class Wiring:
         manifest, loss = self._load_manifest(catalog, store)
         traces = Traces(spark, store.load(manifest), settings.memory_budget_mb)
         drop_leftovers(self._url)
-        inbox = Inbox(manifest.frontier, manifest.offsets, self._visible.times)
+        inbox = Inbox(
+            manifest.frontier, manifest.offsets, self._visible.times, sources_elsewhere=settings.sources_elsewhere
+        )
         inbox_lock = threading.Condition()
         intake = Intake(inbox, inbox_lock, traces, schemas.copied, settings.sources_elsewhere)
         table_planner = StreamTablePlanner(self.database(_wait_briefly), catalog, self._thresholds)

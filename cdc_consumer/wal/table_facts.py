@@ -1,7 +1,7 @@
 """Relations in; what their rows rest on besides the log, out, and whether two such facts mean that rows changed.
 
-An applier compares the sources of its stream tables itself, where they are in its own database. The other tables are
-compared here: nobody else can see their catalog.
+An applier compares the sources of its stream tables itself, where they are in its own database. Readers elsewhere
+cannot see this catalog, so all captured tables are compared here.
 """
 
 from __future__ import annotations
@@ -83,43 +83,53 @@ SELECT c.oid::int8, json_build_object(
 FROM pg_class c WHERE c.oid = ANY (%(relids)s::int8[]::oid[])
 """
 
-_COMPARED = "SELECT to_regclass('pgtrickle.pgt_source_facts') IS NOT NULL"
-_READABLE = "SELECT has_table_privilege('pgtrickle.pgt_source_facts', 'SELECT')"
-_BY_APPLIER = "SELECT source_relid::int8 FROM pgtrickle.pgt_source_facts"
+_READABLE = """
+SELECT bool_and(coalesce(has_table_privilege(to_regclass(t), 'SELECT'), false))
+FROM unnest(ARRAY['pgtrickle.pgt_source_facts', 'pgtrickle.pgt_dependencies']) AS t
+"""
+_BY_APPLIER = """
+SELECT f.source_relid::int8 FROM pgtrickle.pgt_source_facts f
+WHERE EXISTS (SELECT FROM pgtrickle.pgt_dependencies d
+              WHERE d.source_relid = f.source_relid AND d.source_type = 'TABLE')
+"""
 
 ALL_ACTIONS = "insert, update, delete, truncate"
 
 
 def read_table_facts(connection: Connection, publications: Collection[str], relids: Collection[int]) -> dict[int, str]:
-    """Return the present facts of those relations that no applier of this database compares, each as one text."""
+    """Return the present facts of relations, each as one text."""
+    values = {"relids": sorted(relids), "publications": list(publications)}
     try:
-        compared = _compared_by_applier(connection)
-        wanted = sorted(set(relids) - compared)
-        if not wanted:
-            return {}
-        rows = connection.execute(_FACTS.encode(), {"relids": wanted, "publications": list(publications)}).fetchall()
+        rows = connection.execute(_FACTS.encode(), values).fetchall() if relids else []
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
     return {int(relid): str(facts) for relid, facts in rows}
 
 
-def _compared_by_applier(connection: Connection) -> set[int]:
-    for question in (_COMPARED, _READABLE):
-        if connection.execute(question.encode()).fetchone() != (True,):
-            return set()
-    return {int(relid) for (relid,) in connection.execute(_BY_APPLIER.encode())}
+def sources_of_applier(connection: Connection) -> frozenset[int]:
+    """Return the relations that an applier of this database compares: it requests copies of them itself."""
+    try:
+        if connection.execute(_READABLE.encode(), prepare=True).fetchone() != (True,):
+            return frozenset()
+        return frozenset(int(relid) for (relid,) in connection.execute(_BY_APPLIER.encode(), prepare=True))
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
 
 
-def compare_tables(
-    connection: Connection, publications: Collection[str], captured: Mapping[int, Capture]
-) -> tuple[dict[int, str], dict[TableId, str]]:
-    """Return the present facts of captured tables that nobody else compares, and why rows of which changed behind the
-    log. `captured` are the captures by oid."""
-    facts = read_table_facts(connection, publications, captured)
-    differences = {
-        captured[r].table: find_difference(captured[r].table, captured[r].facts, now) for r, now in facts.items()
-    }
-    return facts, {table: problem for table, problem in sorted(differences.items()) if problem is not None}
+def find_outdated_tables(
+    captured: Mapping[int, Capture], facts: Mapping[int, str], left_out: Collection[TableId]
+) -> dict[TableId, str]:
+    """Return the tables whose rows are not those of the log, and why. `captured` are the captures by oid; of tables in
+    `left_out` the publications leave something out now."""
+    found: dict[TableId, str] = {}
+    for relid, now in facts.items():
+        capture = captured[relid]
+        problem = find_difference(capture.table, capture.facts, now)
+        if problem is None and capture.left_out and capture.table not in left_out:
+            problem = f"not all changes of {capture.table} were streamed for some time"
+        if problem is not None:
+            found[capture.table] = problem
+    return dict(sorted(found.items()))
 
 
 def find_difference(table: TableId, old: str, new: str) -> str | None:
@@ -136,7 +146,7 @@ def find_difference(table: TableId, old: str, new: str) -> str | None:
 
 
 def find_left_out(published: PublishedTable, facts: str) -> str:
-    """Return which rows or changes of a table the publications leave out; '' for none, and where nobody has to know."""
+    """Return which rows or changes of a table the publications leave out; '' for none."""
     if not facts:
         return ""
     described = json.loads(facts)

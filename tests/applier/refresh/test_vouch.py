@@ -15,7 +15,6 @@ import pytest
 
 from applier.arrange.traces import Traces
 from applier.catalog.catalog import Catalog
-from applier.catalog.commits import SessionAtWork
 from applier.catalog.database import Database
 from applier.catalog.dependencies import DependencyStore, ObjectIds
 from applier.catalog.install import install_catalog
@@ -29,6 +28,7 @@ from applier.refresh.refresh import Refresh
 from applier.refresh.strategy import RefreshMethod, RefreshReason, Strategy
 from applier.refresh.vouch import Vouch
 from deploy.local.postgres import Postgres
+from shared_schema.commits import SessionAtWork
 from shared_schema.dependency_facts import DependencyFacts
 from shared_schema.lsn import Lsn, LsnRange
 from tests.fixtures.choice import server_folder
