@@ -99,6 +99,13 @@ class ApplierSettings(SharedSettings):
         json_schema_extra=LIVE,
         description="change rows held for stream tables that are not refreshed; with more, their next refresh is FULL",
     )
+    buffer_alert_threshold: int = Field(
+        default=1_000_000,
+        ge=1_000,
+        le=1_000_000_000,
+        json_schema_extra=LIVE,
+        description="change rows held in memory before an alert warns of their growth",
+    )
     checkpoint_rows: int = Field(
         default=10_000,
         ge=100,

@@ -19,6 +19,7 @@ from applier.catalog.database import Database
 from applier.errors import CheckFailed
 from applier.refresh import check
 from applier.unexpected import to_trickle_error
+from shared_schema.alerts import AlertEvent
 from shared_schema.table_schema import TableId
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class SelfCheck:
         metrics.SELF_CHECK_DIFFERENT.labels(str(table)).set(outcome == "different")
         if outcome == "different" and table not in self._different:
             log.error("a stream table differs from its query", extra={"table": str(table)})
-            Catalog(self._database).service.alert("different", stream_table=str(table))
+            Catalog(self._database).service.alert(AlertEvent.DIFFERENT, stream_table=str(table))
         (self._different.add if outcome == "different" else self._different.discard)(table)
         return outcome
 

@@ -16,6 +16,7 @@ from applier.catalog.beats import BeatStore
 from applier.catalog.catalog import Catalog
 from applier.catalog.checkpoints import Manifest
 from applier.catalog.database import Connection, Database
+from applier.catalog.service import set_alert_cooldown
 from applier.errors import Infrastructure
 from applier.ingest import stream
 from applier.ingest.beat_reader import BeatReader
@@ -52,6 +53,7 @@ from applier.runtime.condition import ApplierCondition
 from applier.runtime.maintenance import Maintenance, MaintenanceSettings
 from applier.runtime.publishing import Publishing
 from applier.runtime.requests import Requests, limit_waits
+from applier.runtime.stream_table_watch import AlertThresholds
 from applier.settings import ApplierSettings
 from applier.sinks.commit_to_visible import CommitToVisible
 from applier.sinks.delta_lake.sink import DeltaSink
@@ -69,6 +71,7 @@ from applier.spark.session import spark_session
 from applier.state.store import StateStore
 from applier.trace.store import TraceStore
 from shared_schema.lsn import Lsn
+from shared_schema.slot_lag import SlotLagThresholds
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +119,7 @@ class Wiring:
         self._cleanup = cleanup
         self._runner = runner
         start = self._start
+        set_alert_cooldown(lambda: start.schedule_alert_cooldown_seconds)
         limits = PlanLimits(start.max_plan_nodes, start.max_plan_text, start.max_planning_s)
         self._thresholds = Thresholds(start.deep_join_l0_scan_threshold, start.part3_max_scan_count, limits)
 
@@ -325,7 +329,7 @@ class Wiring:
         client = stream.client_options(self._start)
         return Requests(self._start.topic_prefix, client, self.database(limit_waits), self._thresholds)
 
-    def beats(self, condition: ApplierCondition, history: ServerHistory) -> Beats:
+    def beats(self, condition: ApplierCondition, parts: ApplierParts) -> Beats:
         """Build what beats, and listens to the consumer's beats."""
         settings = self._start
         client = stream.client_options(settings)
@@ -334,8 +338,15 @@ class Wiring:
             lambda: BeatReader(settings.topic_prefix, client, settings.slot),
             condition,
             self._visible.clock,
-            history.hear,
+            parts.history.hear,
+            thresholds=self._alert_thresholds,
+            buffered_rows=lambda: sum(trace.overlay_volume for trace in parts.intake.traces),
         )
+
+    def _alert_thresholds(self) -> AlertThresholds:
+        settings = self._settings()
+        lag = SlotLagThresholds(settings.slot_lag_warning_threshold_mb, settings.slot_lag_critical_threshold_mb)
+        return AlertThresholds(settings.buffer_alert_threshold, lag)
 
     def _wait_for_topics(self) -> None:
         waited = False

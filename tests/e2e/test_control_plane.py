@@ -111,7 +111,7 @@ def test_a_refusal_is_sent_as_a_notification(db: Connection) -> None:
     create = "SELECT pgtrickle.create_stream_table(%s, 'SELECT id, random() AS r FROM rumours', refresh_mode => %s)"
     db.execute(create, ("lucky", "DIFFERENTIAL"))
     alert = json.loads(next(db.notifies(timeout=30)).payload)
-    assert alert["event"] == "suspended" and "random" in alert["error"] and alert["hint"]
+    assert alert["event"] == "auto_suspended" and "random" in alert["error"] and alert["hint"]
     db.execute("UNLISTEN *")
     status = "SELECT status || ': ' || last_error_message FROM pgtrickle.pgt_status() WHERE name = 'public.lucky'"
     assert str(one(db, status)).startswith("SUSPENDED: the function random()")

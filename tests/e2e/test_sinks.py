@@ -183,7 +183,7 @@ def test_a_refused_row_suspends_one_stream_table_and_sends_an_alert(db: Connecti
         db.execute("INSERT INTO strict_base VALUES (2, 11)")
         notification = next(listener.notifies(timeout=60))
     alert = json.loads(notification.payload)
-    assert alert["event"] == "suspended"
+    assert alert["event"] == "auto_suspended"
     assert "the row with id = 2 of public.strict_one: check violation, constraint few" in alert["error"]
     db.execute("SELECT pgtrickle.wait_for('strict_two')")
     assert db.execute("SELECT count(*) FROM strict_two").fetchone() == (2,)

@@ -275,9 +275,9 @@ BEGIN
     PERFORM pgtrickle._ensure_publication(new_id);
 END $$;
 
--- Keeps the old query. The applier calls it with the reason.
+-- Keeps the old query and returns its stream table. The applier calls it with the reason, and sends the alert.
 CREATE OR REPLACE FUNCTION pgtrickle._refuse_alteration(stream_table bigint, code text, message text, hint text)
-RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     kept bigint := (SELECT coalesce(s.replaces, s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table);
 BEGIN
@@ -287,6 +287,5 @@ BEGIN
     SET last_error_at = now(), last_error_code = code, last_error_message = 'its new query was refused: ' || message,
         last_error_hint = hint
     WHERE s.pgt_id = kept;
-    PERFORM pg_notify('pg_trickle_alert', jsonb_build_object('event', 'alteration_refused', 'pgt_id', kept,
-        'error', left(message, 2000), 'hint', left(hint, 2000))::text);
+    RETURN kept;
 END $$;
