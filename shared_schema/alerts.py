@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import assert_never
-
-import psycopg
+from typing import Protocol, assert_never
 
 ALERT_CHANNEL = "pg_trickle_alert"
 
@@ -140,6 +138,13 @@ def encode_alert(event: AlertEvent, fields: Fields) -> str:
         most //= 2
 
 
+class Notifies(Protocol):
+    """What is needed of a connection."""
+
+    def execute(self, query: bytes, params: Sequence[object], /) -> object:
+        """Execute a statement."""
+
+
 @dataclass(frozen=True)
 class AlertSender:
     """Sends the alerts of one program; every thread may use it."""
@@ -150,14 +155,14 @@ class AlertSender:
     _limit: AlertLimit = field(default_factory=AlertLimit)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def send(self, connection: psycopg.Connection[tuple[object, ...]], event: AlertEvent, fields: Fields) -> bool:
+    def send(self, connection: Notifies, event: AlertEvent, fields: Fields) -> bool:
         """Notify every listener, in the caller's transaction if it has one; return False if the cooldown forbids it."""
         subject = subject_of(fields)
         with self._lock:
             if not self._limit.claim(event, subject, self.clock(), self.cooldown_s()):
                 return False
         try:
-            connection.execute("SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, encode_alert(event, fields)))
+            connection.execute(b"SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, encode_alert(event, fields)))
         except BaseException:
             with self._lock:
                 self._limit.release(event, subject)

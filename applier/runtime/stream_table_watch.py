@@ -1,4 +1,4 @@
-"""The stream tables as stored, look after look, in; the alerts about what is wrong or was changed, out. Pure.
+"""The stream tables as stored, look after look, in; the alerts about what is wrong or was changed, out. No IO.
 
 Whatever changes a stream table (a function of SQL, a tick, another thread), it is seen here within a second.
 """

@@ -1,0 +1,38 @@
+"""What changes between two looks, and what lasts, becomes alerts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from applier.catalog.beats import WatchedTable
+from applier.runtime.stream_table_watch import AlertThresholds, StreamTableWatch, buffer_alert
+from shared_schema.alerts import AlertEvent
+
+ACTIVE = WatchedTable(1, "public", "watched", "ACTIVE", 1.0, False)
+
+
+def events(watch: StreamTableWatch, read: WatchedTable) -> list[AlertEvent]:
+    return [alert.event for alert in watch.look([read])]
+
+
+def test_each_change_is_seen_once_and_what_lasts_each_time() -> None:
+    watch = StreamTableWatch()
+    assert events(watch, replace(ACTIVE, status="SUSPENDED")) == []
+    assert events(watch, ACTIVE) == [AlertEvent.RESUMED]
+    assert events(watch, ACTIVE) == []
+    pending = replace(ACTIVE, reinit_requested_at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert events(watch, pending) == [AlertEvent.REINITIALIZE_NEEDED]
+    assert events(watch, pending) == []
+    stale = replace(ACTIVE, is_stale=True, staleness_s=90.0)
+    assert events(watch, stale) == events(watch, stale) == [AlertEvent.STALE_DATA]
+
+
+def test_a_start_tells_nothing_of_what_was_before() -> None:
+    assert events(StreamTableWatch(), ACTIVE) == []
+
+
+def test_rows_in_memory_are_reported_above_the_threshold() -> None:
+    assert buffer_alert(10, AlertThresholds(buffered_rows=10)) is None
+    found = buffer_alert(11, AlertThresholds(buffered_rows=10))
+    assert found is not None and found.event is AlertEvent.BUFFER_GROWTH_WARNING
