@@ -79,3 +79,19 @@ def send_alert(connection: Connection, event: AlertEvent | str, **about: int | f
     Call it last in a transaction: if that is rolled back, the alert counts as sent.
     """
     return _SENDER.send(connection, AlertEvent(event), about)
+
+
+_SUSPENDED: set[int] = set()
+"""Stream tables that any thread of this process suspended and whose suspension nobody has taken note of yet."""
+
+
+def note_suspended(pgt_id: int) -> None:
+    """Remember a suspension, after its commit: it may be over before anybody looks at the status."""
+    _SUSPENDED.add(pgt_id)
+
+
+def take_suspended() -> frozenset[int]:
+    """Return the stream tables that were suspended since the last call."""
+    taken = frozenset(_SUSPENDED)
+    _SUSPENDED.difference_update(taken)
+    return taken

@@ -11,7 +11,7 @@ import psycopg
 from psycopg.rows import class_row, tuple_row
 
 from applier.catalog.database import Connection, Database
-from applier.catalog.service import send_alert
+from applier.catalog.service import note_suspended, send_alert
 from shared_schema.alerts import AlertEvent
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn
@@ -228,6 +228,7 @@ class StreamTableStore:
                 "UPDATE pgtrickle.pgt_reinitializations SET refused_at = now() WHERE pgt_id = %s", (pgt_id,)
             )
             send_alert(self._connection, AlertEvent.AUTO_SUSPENDED, pgt_id=pgt_id, error=problem, hint=error.hint)
+        note_suspended(pgt_id)
 
     def _describe_ddl(self, pgt_id: int, error: str) -> str:
         """Return the DDL that event triggers saw since the stream table was planned, where it can be the cause."""

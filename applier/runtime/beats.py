@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 
 from applier import metrics
 from applier.catalog.beats import BeatStore, Heard
+from applier.catalog.service import take_suspended
 from applier.errors import Infrastructure
 from applier.ingest.beat_reader import BeatReader
 from applier.ingest.source_clock import SourceClock
@@ -87,12 +88,13 @@ class Beats:
             self.condition.hear_consumer(time.monotonic() - age_s, problem)
         if heard is not None:
             self._settle(heard.beat)
+        suspended = take_suspended()  # before the look: it shows whether they still are
         watched = self.store.watched()
         staleness = {str(read.table): read.staleness_s for read in watched if read.staleness_s is not None}
         metrics.STALENESS.set(staleness, time.monotonic())
         self._report(self.condition.consumer_problem)
         metrics.BUFFERED_ROWS.set(rows := self.buffered_rows())
-        for alert in [*self._watch.look(watched), *self._find_growth(rows)]:
+        for alert in [*self._watch.look(watched, suspended), *self._find_growth(rows)]:
             self.store.alert(alert)
 
     def _find_growth(self, rows: int) -> list[Alert]:

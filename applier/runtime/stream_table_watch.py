@@ -5,7 +5,7 @@ Whatever changes a stream table (a function of SQL, a tick, another thread), it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -32,10 +32,18 @@ class StreamTableWatch:
     _seen: dict[int, tuple[str, datetime | None]] = field(default_factory=dict)
     """Status and pending request of each stream table."""
 
-    def look(self, watched: Sequence[WatchedTable]) -> list[Alert]:
-        """Return the alerts of this look. Those that last are in every look: sending limits them."""
+    def look(self, watched: Sequence[WatchedTable], suspended: Container[int] = ()) -> list[Alert]:
+        """Return the alerts of this look. Those that last are in every look: sending limits them.
+
+        `suspended` were suspended since the last look, which may be over by now.
+        """
         before, self._seen = self._seen, {read.pgt_id: (read.status, read.reinit_requested_at) for read in watched}
-        return [alert for read in watched for alert in _alerts(read, before.get(read.pgt_id, ("", None)))]
+        found: list[Alert] = []
+        for read in watched:
+            status, request = before.get(read.pgt_id, ("", None))
+            was = Status.SUSPENDED.value if read.pgt_id in suspended else status
+            found += _alerts(read, (was, request))
+        return found
 
 
 def _alerts(read: WatchedTable, before: tuple[str, datetime | None]) -> Iterator[Alert]:

@@ -28,6 +28,13 @@ def test_each_change_is_seen_once_and_what_lasts_each_time() -> None:
     assert events(watch, stale) == events(watch, stale) == [AlertEvent.STALE_DATA]
 
 
+def test_a_suspension_that_is_over_before_the_look_is_not_missed() -> None:
+    watch = StreamTableWatch()
+    assert events(watch, ACTIVE) == []
+    assert [alert.event for alert in watch.look([ACTIVE], {1})] == [AlertEvent.RESUMED]
+    assert [alert.event for alert in watch.look([replace(ACTIVE, status="SUSPENDED")], {1})] == []
+
+
 def test_a_start_tells_nothing_of_what_was_before() -> None:
     assert events(StreamTableWatch(), ACTIVE) == []
 
