@@ -85,6 +85,41 @@ class ApplierSettings(SharedSettings):
         json_schema_extra=LIVE,
         description="AUTO: fraction of the sources' rows that may change before the refresh is FULL",
     )
+    prediction_window: int = Field(
+        default=60,
+        ge=1,
+        le=43_200,
+        json_schema_extra=LIVE,
+        description="AUTO: minutes of history from which the time of a refresh is predicted",
+    )
+    prediction_ratio: float = Field(
+        default=1.5,
+        ge=1.0,
+        le=100.0,
+        json_schema_extra=LIVE,
+        description="AUTO: FULL if a differential refresh is predicted to take more than this many times as long",
+    )
+    prediction_min_samples: int = Field(
+        default=5,
+        ge=3,
+        le=500,
+        json_schema_extra=LIVE,
+        description="AUTO: with fewer differential refreshes nothing is predicted, and the change ratio alone decides",
+    )
+    cost_cache_capacity: int = Field(
+        default=256,
+        ge=1,
+        le=100_000,
+        json_schema_extra=LIVE,
+        description="stream tables whose measured costs are held in memory; those of others are read from the history",
+    )
+    schedule_recommendation_min_samples: int = Field(
+        default=20,
+        ge=2,
+        le=500,
+        json_schema_extra=LIVE,
+        description="refreshes without which recommend_schedule() recommends nothing",
+    )
     catch_up_rows: int = Field(
         default=100_000,
         ge=1_000,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from psycopg.types.json import Jsonb
 
 from applier.catalog.database import Connection, Database
 from applier.catalog.service import send_alert
@@ -13,14 +16,14 @@ SETTLED_S = 2
 
 _WRITE = """
 INSERT INTO pgtrickle.pgt_applier_beats (slot, beat_at, problem, heard_at, clock_offset,
-    frontier, complete_until, earlier_frontier, earlier_complete_until, consumer_problem)
+    frontier, complete_until, earlier_frontier, earlier_complete_until, consumer_problem, counters)
 VALUES (%(slot)s, clock_timestamp(), %(problem)s, clock_timestamp() - make_interval(secs => %(heard_ago_s)s::float8),
     clock_timestamp() - %(source_now)s::timestamptz, %(frontier)s::pg_lsn, %(until)s, %(earlier_frontier)s::pg_lsn,
-    %(earlier_until)s, %(consumer_problem)s)
+    %(earlier_until)s, %(consumer_problem)s, %(counters)s)
 ON CONFLICT (slot) DO UPDATE SET beat_at = excluded.beat_at, problem = excluded.problem, heard_at = excluded.heard_at,
     clock_offset = excluded.clock_offset, frontier = excluded.frontier, complete_until = excluded.complete_until,
     earlier_frontier = excluded.earlier_frontier, earlier_complete_until = excluded.earlier_complete_until,
-    consumer_problem = excluded.consumer_problem
+    consumer_problem = excluded.consumer_problem, counters = excluded.counters
 """
 
 _CONSUMER = """
@@ -57,9 +60,11 @@ class Heard:
 class BeatStore:
     """Writes and reads beats; every method is one transaction."""
 
-    def __init__(self, database: Database, slot: str) -> None:
+    def __init__(self, database: Database, slot: str, counters: Callable[[], dict[str, int]] = dict) -> None:
+        """`counters` returns what the scheduler has counted since the start."""
         self._database = database
         self._slot = slot
+        self._counters = counters
 
     @property
     def _connection(self) -> Connection:
@@ -80,6 +85,7 @@ class BeatStore:
             "earlier_frontier": earlier_frontier,
             "earlier_until": earlier_until,
             "consumer_problem": beat.problem if beat else None,
+            "counters": Jsonb(self._counters()),
         }
         self._connection.execute(_WRITE, values)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 from psycopg.errors import ForeignKeyViolation
@@ -39,6 +39,8 @@ class RefreshExecution:
     compute_ms: float
     request: datetime | None = None
     """When it was requested to compute everything once more, if this does it: always recorded."""
+    source_rows: int | None = None
+    """Rows of its sources at that time."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,25 @@ class HistoryRow:
     lsn_range: LsnRange
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredRefresh:
+    """What one refresh took: by the history, the method that was executed."""
+
+    at: datetime
+    is_full: bool
+    rows: float
+    """Change rows; of a full refresh the rows of the sources."""
+    compute_ms: float
+    write_ms: float
+
+
+_COSTS = """
+SELECT c.at, c.is_full, c.row_count, c.compute_ms, c.write_ms FROM pgtrickle._measured_costs(%s, %s) c ORDER BY c.at
+"""
+
+
 class History:
-    """Writes the history and the state of refreshes; every method is one transaction."""
+    """Reads and writes the history and the state of refreshes; every method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -87,6 +106,14 @@ class History:
         with suppress(ForeignKeyViolation), self._connection.cursor() as cursor:
             record_refresh(cursor, HistoryRow(pgt_id, execution, 0, 0, 0.0, lsn_range), error.problem)
 
+    def read_costs(self, pgt_id: int, window: timedelta) -> list[MeasuredRefresh]:
+        """Return what the refreshes of a stream table took, oldest first: all that a prediction may rest on."""
+        found = self._connection.execute(_COSTS, (pgt_id, window)).fetchall()
+        return [
+            MeasuredRefresh(datetime.fromisoformat(str(at)), bool(is_full), *(float(str(n)) for n in numbers))
+            for at, is_full, *numbers in found
+        ]
+
     def prune(self, days: int, rows: int = ROWS_OF_STREAM_TABLE) -> int:
         """Delete refreshes older than `days`, and all but the last `rows` of each stream table; return how many.
 
@@ -109,8 +136,8 @@ def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: HistoryR
     cursor.execute(
         "INSERT INTO pgtrickle.pgt_refresh_history (pgt_id, start_time, end_time, action, refresh_reason,"
         " refresh_reason_detail, initiated_by, rows_in, rows_inserted, rows_deleted, compute_ms, write_ms,"
-        " from_lsn, tick_watermark_lsn, status, error_message)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::pg_lsn, %s::pg_lsn, %s, %s)",
+        " from_lsn, tick_watermark_lsn, status, error_message, source_rows)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::pg_lsn, %s::pg_lsn, %s, %s, %s)",
         (
             refresh.pgt_id,
             execution.started,
@@ -128,5 +155,6 @@ def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: HistoryR
             str(refresh.lsn_range.upper),
             "COMPLETED" if error is None else "FAILED",
             error,
+            execution.source_rows,
         ),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -41,6 +41,13 @@ class Refresh:
     """The change rows, or for a FULL refresh the rows of its sources, where a large row counts as several."""
 
 
+@dataclass
+class WriteTime:
+    """How long the rows of a refresh took to write into PostgreSQL; None before that."""
+
+    ms: float | None = None
+
+
 @dataclass(frozen=True)
 class RefreshResult:
     """A computed refresh whose rows are not written yet. It is a context: the end closes the lease on the rows."""
@@ -49,6 +56,8 @@ class RefreshResult:
     outcome: RefreshOutcome
     started: datetime
     compute_ms: float
+    write_time: WriteTime = field(default_factory=WriteTime, compare=False)
+    """Set by whoever writes the rows."""
 
     @property
     def rows(self) -> RefreshRows:
@@ -88,6 +97,7 @@ class RefreshResult:
             rows_in=refresh.changes,
             compute_ms=self.compute_ms,
             request=refresh.row.reinit_requested_at,
+            source_rows=refresh.source_rows,
         )
 
 

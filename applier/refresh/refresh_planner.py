@@ -12,9 +12,10 @@ from applier.arrange.traces import Traces
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
+from applier.refresh.cost_cache import CostCache
+from applier.refresh.cost_model import CostModel, Prediction, PredictionLimits
 from applier.refresh.refresh import Refresh, RefreshResult
 from applier.refresh.strategy import (
-    Costs,
     FullPolicy,
     RefreshInputs,
     RefreshMethod,
@@ -24,6 +25,7 @@ from applier.refresh.strategy import (
     Strategy,
     choose_for_large_commit,
     choose_strategy,
+    may_switch,
 )
 from shared_schema.lsn import Lsn, LsnRange
 
@@ -40,6 +42,7 @@ class RefreshLimits:
     """AUTO: the fraction of the sources' rows that may change before the refresh is FULL."""
     step_rows: int
     """Most change rows of one DIFFERENTIAL refresh: a stream table that lags more catches up in steps."""
+    prediction: PredictionLimits = field(default_factory=PredictionLimits)
 
 
 @dataclass
@@ -49,7 +52,7 @@ class RefreshPlanner:
     traces: Traces
     limits: Callable[[], RefreshLimits]
     """Returns the settings at present."""
-    _costs: dict[int, Costs] = field(default_factory=dict)
+    costs: CostCache = field(default_factory=lambda: CostCache(lambda _: CostModel(), lambda: 256))
 
     def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
         """Plan a refresh up to the frontier, or up to an earlier LSN when it would have too many change rows."""
@@ -69,7 +72,8 @@ class RefreshPlanner:
                 changes=changes,
                 source_rows=source_rows,
                 threshold=limits.max_change_ratio if threshold is None else threshold,
-                costs=self._costs.get(table.id, Costs()),
+                prediction=self._predict(row, table, changes, now),
+                prediction_ratio=limits.prediction.ratio,
                 reinitialize=_requested(row),
             )
         )
@@ -105,14 +109,17 @@ class RefreshPlanner:
         # A column that is known at both ends of a range may be unknown at an LSN between them.
         return step if all(self.traces.knows(scan, step.upper) for scan in table.scans) else lsn_range
 
+    def _predict(self, row: StreamTableRow, table: StreamTable, changes: int, now: datetime) -> Prediction | None:
+        """Predict what a refresh takes, where that can decide; only then its costs are looked for."""
+        has_plan = not isinstance(table.plan, PostgresQuery)
+        if not has_plan or not may_switch(RefreshMode(row.refresh_mode), FullPolicy(row.full_policy), changes):
+            return None
+        source_rows = self.traces.rows(table.sources)
+        return self.costs.find(table).predict(changes, source_rows, now, self.limits().prediction)
+
     def learn(self, result: RefreshResult) -> None:
         """Remember the time that a refresh took."""
-        refresh = result.refresh
-        costs = self._costs.get(refresh.table.id, Costs())
-        if refresh.strategy.method is RefreshMethod.FULL:
-            self._costs[refresh.table.id] = costs.after_full(result.compute_ms, refresh.source_rows)
-        elif refresh.strategy.method is RefreshMethod.DIFFERENTIAL:
-            self._costs[refresh.table.id] = costs.after_changes(result.compute_ms, refresh.changes)
+        self.costs.learn(result)
 
 
 def _requested(row: StreamTableRow) -> Reinitialize | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -39,9 +40,13 @@ class ResultWriter:
 
     def write(self, result: RefreshResult) -> WrittenRows:
         """Commit the rows and the frontier of one refresh."""
+        started = time.monotonic()
         if result.refresh.row.reinitializes and result.refresh.row.lsn:
-            return self._write_repair(result)
-        return WrittenRows(result.refresh.table, self._write_rows(result))
+            written = self._write_repair(result)
+        else:
+            written = WrittenRows(result.refresh.table, self._write_rows(result))
+        result.write_time.ms = (time.monotonic() - started) * 1000
+        return written
 
     def _write_rows(self, result: RefreshResult) -> Lease[ComputedDelta]:
         table, as_of, rows = result.refresh.table, result.refresh.as_of, _mark_append_only(result)

@@ -84,7 +84,7 @@ class Applier:
             parts.ingest.start()
             publishing = wiring.publishing(parts, self._fail)
             publishing.open()
-            beats = wiring.beats(status, parts.history)
+            beats = wiring.beats(status, parts)
             background = {
                 "maintenance": maintenance.run,
                 "publishing": publishing.run,

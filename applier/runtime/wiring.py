@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
@@ -30,6 +31,8 @@ from applier.refresh.alter import Alterations
 from applier.refresh.captured_sources import CapturedSources
 from applier.refresh.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.computer import Computer
+from applier.refresh.cost_cache import CostCache, model_of
+from applier.refresh.cost_model import CostModel, PredictionLimits
 from applier.refresh.failure_policy import FailurePolicy
 from applier.refresh.full_in_postgres import FullInPostgres
 from applier.refresh.intake import Intake
@@ -184,7 +187,7 @@ class Wiring:
             history=history,
             alterations=Alterations(catalog, session, table_planner, tables, computer, writer, sources),
             tables=tables,
-            planner=RefreshPlanner(traces, self._refresh_limits),
+            planner=RefreshPlanner(traces, self._refresh_limits, self._costs(catalog)),
             computer=computer,
             writer=writer,
             failures=FailurePolicy(scheduler, catalog),
@@ -305,7 +308,15 @@ class Wiring:
 
     def _refresh_limits(self) -> RefreshLimits:
         settings = self._settings()
-        return RefreshLimits(settings.differential_max_change_ratio, settings.catch_up_rows)
+        window = timedelta(minutes=settings.prediction_window)
+        prediction = PredictionLimits(window, settings.prediction_ratio, settings.prediction_min_samples)
+        return RefreshLimits(settings.differential_max_change_ratio, settings.catch_up_rows, prediction)
+
+    def _costs(self, catalog: Catalog) -> CostCache:
+        def load(pgt_id: int) -> CostModel:
+            return model_of(catalog.history.read_costs(pgt_id, self._refresh_limits().prediction.window))
+
+        return CostCache(load, lambda: self._settings().cost_cache_capacity)
 
     def _checkpoint_settings(self) -> CheckpointSettings:
         settings = self._settings()
@@ -325,16 +336,16 @@ class Wiring:
         client = stream.client_options(self._start)
         return Requests(self._start.topic_prefix, client, self.database(limit_waits), self._thresholds)
 
-    def beats(self, condition: ApplierCondition, history: ServerHistory) -> Beats:
+    def beats(self, condition: ApplierCondition, parts: ApplierParts) -> Beats:
         """Build what beats, and listens to the consumer's beats."""
         settings = self._start
         client = stream.client_options(settings)
         return Beats(
-            BeatStore(self.database(_never_wait), settings.slot),
+            BeatStore(self.database(_never_wait), settings.slot, lambda: parts.planner.costs.counters),
             lambda: BeatReader(settings.topic_prefix, client, settings.slot),
             condition,
             self._visible.clock,
-            history.hear,
+            parts.history.hear,
         )
 
     def _wait_for_topics(self) -> None:

@@ -34,6 +34,7 @@ TITLES = {
     "status": "Status",
     "health": "Health",
     "explain": "Explain",
+    "cost": "Costs and recommendations",
     "graph": "Dependencies",
     "programs": "Programs",
     "settings": "Settings",
