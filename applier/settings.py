@@ -85,6 +85,14 @@ class ApplierSettings(SharedSettings):
         json_schema_extra=LIVE,
         description="AUTO: fraction of the sources' rows that may change before the refresh is FULL",
     )
+    fuse_default_ceiling: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=1e12,
+        json_schema_extra=LIVE,
+        description="change rows of the sources (below 1: a share of the sources' rows) beyond which the fuse of a"
+        " stream table blows that has no fuse_ceiling of its own; 0 switches it off",
+    )
     catch_up_rows: int = Field(
         default=100_000,
         ge=1_000,

@@ -11,7 +11,9 @@ import psycopg
 from psycopg.rows import class_row, tuple_row
 
 from applier.catalog.database import Connection, Database
+from applier.catalog.fuses import note_blown
 from applier.catalog.service import send_alert
+from applier.errors import FuseBlown
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.table_schema import TableId
@@ -71,6 +73,18 @@ class StreamTableRow:
     reinit_requested_at: datetime | None = None
     sinks_differ: bool = False
     """Whether the other sinks may hold other rows than PostgreSQL; only known when a whole computation is pending."""
+
+    fuse: str | None = None
+    fuse_ceiling: float | None = None
+    fuse_sensitivity: float | None = None
+    fuse_passes_until: str | None = None
+    """Up to this position changes are let through: somebody reset its fuse."""
+    fuse_skips_until: str | None = None
+    """Where its frontier is to be moved without the changes; None when nothing is to be skipped."""
+    is_fuse_blown: bool = False
+    """Whether it waits for `reset_fuse`."""
+    has_skipped_changes: bool = False
+    """Whether its rows are not those of its query, until it is computed as a whole."""
 
     @property
     def table(self) -> TableId:
@@ -154,7 +168,11 @@ class StreamTableStore:
                 " s.last_error_message AS error, s.last_error_hint AS hint,"
                 " r.reason AS reinit_reason, r.detail AS reinit_detail, r.requested_at AS reinit_requested_at,"
                 " coalesce(r.initiated_by, '') AS reinit_initiated_by,"
-                " CASE WHEN r.pgt_id IS NOT NULL THEN pgtrickle._sinks_differ(s) ELSE false END AS sinks_differ"
+                " CASE WHEN r.pgt_id IS NOT NULL THEN pgtrickle._sinks_differ(s) ELSE false END AS sinks_differ,"
+                " s.fuse, s.fuse_ceiling, s.fuse_sensitivity, s.fuse_passes_until::text AS fuse_passes_until,"
+                " s.fuse_skips_until::text AS fuse_skips_until,"
+                " s.status = 'SUSPENDED' AND s.last_error_code = 'FuseBlown' AND r.pgt_id IS NULL AS is_fuse_blown,"
+                " s.fuse_skipped_at IS NOT NULL AS has_skipped_changes"
                 " FROM pgtrickle.pgt_stream_tables s"
                 " LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)"
                 " LEFT JOIN pgtrickle.pgt_alterations a USING (pgt_id)"
@@ -226,6 +244,8 @@ class StreamTableStore:
             self._connection.execute(
                 "UPDATE pgtrickle.pgt_reinitializations SET refused_at = now() WHERE pgt_id = %s", (pgt_id,)
             )
+            if isinstance(error, FuseBlown):
+                note_blown(self._connection, pgt_id, error)
             send_alert(self._connection, "suspended", pgt_id=pgt_id, error=problem, hint=error.hint)
 
     def _describe_ddl(self, pgt_id: int, error: str) -> str:

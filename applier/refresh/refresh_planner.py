@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import assert_never
 
 from applier.arrange.inputs import SMALL_RANGE_ROWS
 from applier.arrange.traces import Traces
+from applier.catalog.fuses import LET_THROUGH
 from applier.catalog.stream_tables import StreamTableRow
+from applier.errors import FuseBlown
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
+from applier.refresh.fuses import Fuses, find_readers_of_blown
 from applier.refresh.refresh import Refresh, RefreshResult
 from applier.refresh.strategy import (
     Costs,
@@ -49,18 +52,26 @@ class RefreshPlanner:
     traces: Traces
     limits: Callable[[], RefreshLimits]
     """Returns the settings at present."""
+    fuses: Fuses | None = None
     _costs: dict[int, Costs] = field(default_factory=dict)
+    _blown: set[int] = field(default_factory=set)
+    """Stream tables whose fuse blew since the last `hold_readers`."""
 
     def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
         """Plan a refresh up to the frontier, or up to an earlier LSN when it would have too many change rows."""
         lsn_range, limits = LsnRange(row.lsn, frontier), self.limits()
         has_history = not row.lsn or self.traces.holds(table.sources, row.lsn)
+        # What is computed as a whole is not a delta: a fuse has no say in it.
+        has_fuse = self.fuses is not None and row.lsn and has_history and not row.reinitializes and not row.partial
+        if has_fuse:
+            lsn_range = self._admit(row, table, lsn_range, now)
         changes = self.traces.changes(table.sources, lsn_range) if row.lsn and has_history else 0
         threshold, source_rows = row.auto_threshold, self.traces.rows(table.sources)
         strategy = choose_strategy(
             RefreshInputs(
                 mode=RefreshMode(row.refresh_mode),
-                policy=FullPolicy(row.full_policy),
+                # A full refresh would bring back what somebody decided to skip.
+                policy=FullPolicy.ERROR if row.has_skipped_changes else FullPolicy(row.full_policy),
                 has_plan=not isinstance(table.plan, PostgresQuery),
                 is_deterministic=not isinstance(table.plan, PostgresQuery) or table.plan.is_deterministic,
                 is_filled=bool(row.lsn),
@@ -85,7 +96,25 @@ class RefreshPlanner:
                 volume = self._volume(table, lsn_range, strategy)
             else:
                 lsn_range, changes = step, changes_of_step
+        if has_fuse and changes and self.fuses is not None and self.fuses.lets_through(row):
+            strategy = replace(strategy, detail="; ".join(filter(None, (strategy.detail, LET_THROUGH))))
         return Refresh(row, table, lsn_range, strategy, changes, source_rows, now, volume)
+
+    def _admit(self, row: StreamTableRow, table: StreamTable, lsn_range: LsnRange, now: datetime) -> LsnRange:
+        """Return what the fuse of the stream table lets through; note whether it blows."""
+        if self.fuses is None:
+            return lsn_range
+        try:
+            return self.fuses.admit(row, table, lsn_range, now)
+        except FuseBlown:
+            self._blown.add(table.id)
+            raise
+
+    def hold_readers(self, refreshes: Sequence[Refresh], rows: Sequence[StreamTableRow]) -> list[Refresh]:
+        """Return the refreshes without those of readers of a stream table whose fuse is blown: they wait."""
+        held = find_readers_of_blown(rows, self._blown)
+        self._blown.clear()
+        return [refresh for refresh in refreshes if refresh.table.id not in held or refresh.row.reinitializes]
 
     def _volume(self, table: StreamTable, lsn_range: LsnRange, strategy: Strategy) -> int:
         """Return how many rows a refresh reads, where a large row counts as several."""
@@ -108,6 +137,8 @@ class RefreshPlanner:
     def learn(self, result: RefreshResult) -> None:
         """Remember the time that a refresh took."""
         refresh = result.refresh
+        if self.fuses is not None and not refresh.row.reinitializes and refresh.row.lsn:
+            self.fuses.learn(refresh.row, refresh.changes)
         costs = self._costs.get(refresh.table.id, Costs())
         if refresh.strategy.method is RefreshMethod.FULL:
             self._costs[refresh.table.id] = costs.after_full(result.compute_ms, refresh.source_rows)

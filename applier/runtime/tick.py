@@ -89,6 +89,9 @@ class PlannerPort(Protocol):
     def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
         """Plan a refresh up to the frontier, or up to an earlier LSN."""
 
+    def hold_readers(self, refreshes: Sequence[Refresh], rows: Sequence[StreamTableRow]) -> list[Refresh]:
+        """Return the refreshes without those of readers of a stream table whose fuse is blown."""
+
     def learn(self, result: RefreshResult) -> None:
         """Remember the time that a refresh took."""
 
@@ -202,6 +205,7 @@ def run_tick(
                 writer.catch_up(row, table)
             if tables.is_due(row, table, frontier, now, ignore_schedules=ignore_schedules):
                 refreshes.append(planner.plan(row, table, frontier, now))
+    refreshes = planner.hold_readers(refreshes, rows)
     vouch.begin(refreshes)
     away += write(computer.compute(refreshes))
     writer.publish()  # the topic at once, Delta now and then, both in the background

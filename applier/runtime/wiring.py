@@ -32,6 +32,7 @@ from applier.refresh.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.computer import Computer
 from applier.refresh.failure_policy import FailurePolicy
 from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.fuses import Fuses
 from applier.refresh.intake import Intake
 from applier.refresh.long_refreshes import LongRefreshes
 from applier.refresh.long_writes import LongWrites
@@ -184,7 +185,11 @@ class Wiring:
             history=history,
             alterations=Alterations(catalog, session, table_planner, tables, computer, writer, sources),
             tables=tables,
-            planner=RefreshPlanner(traces, self._refresh_limits),
+            planner=RefreshPlanner(
+                traces,
+                self._refresh_limits,
+                Fuses(traces, catalog.fuse_samples, lambda: self._settings().fuse_default_ceiling),
+            ),
             computer=computer,
             writer=writer,
             failures=FailurePolicy(scheduler, catalog),

@@ -277,11 +277,13 @@ CREATE OR REPLACE FUNCTION pgtrickle.create_stream_table(
     name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO',
     append_only boolean DEFAULT NULL, full_policy text DEFAULT NULL, auto_threshold double precision DEFAULT NULL,
     auto_evolve boolean DEFAULT NULL,
-    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
+    search_path text DEFAULT pg_catalog.current_setting('search_path'),
+    fuse text DEFAULT NULL, fuse_ceiling double precision DEFAULT NULL, fuse_sensitivity double precision DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, search_path);
     PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, auto_evolve, search_path);
+    PERFORM pgtrickle._set_fuse(name, fuse, fuse_ceiling, fuse_sensitivity, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.create_stream_table IS
     'Create a table that is kept equal to a query. Filled after commit; see pgtrickle.wait_for().';

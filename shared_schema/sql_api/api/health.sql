@@ -97,6 +97,11 @@ BEGIN
     RETURN QUERY SELECT 'error_tables', CASE WHEN found IS NULL THEN 'OK' ELSE 'ERROR' END,
         coalesce(found, 'no stream table is suspended');
 
+    SELECT string_agg(format('%I.%I: %s', s.pgt_schema, s.pgt_name, f.problem), '; ' ORDER BY s.pgt_id) INTO found
+    FROM pgtrickle.pgt_stream_tables s CROSS JOIN LATERAL pgtrickle._fuse_findings(s.pgt_id) f;
+    RETURN QUERY SELECT 'fuses', CASE WHEN found IS NULL THEN 'OK' ELSE 'WARNING' END,
+        coalesce(found, 'no fuse keeps a stream table from being equal to its query');
+
     SELECT string_agg(format('%I.%I', s.pgt_schema, s.pgt_name), ', ') INTO found
     FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle._freshness f USING (pgt_id)
     LEFT JOIN pgtrickle.pgt_runtime t USING (pgt_id)

@@ -131,7 +131,8 @@ BEGIN
         format('%I.%I', st.pgt_schema, shadow), query, st.schedule, st.refresh_mode, caller_path);
     UPDATE pgtrickle.pgt_stream_tables s
     SET replaces = st.pgt_id, full_policy = st.full_policy, auto_threshold = st.auto_threshold,
-        auto_evolve = st.auto_evolve
+        auto_evolve = st.auto_evolve, fuse = st.fuse, fuse_ceiling = st.fuse_ceiling,
+        fuse_sensitivity = st.fuse_sensitivity
     WHERE s.pgt_schema = st.pgt_schema AND s.pgt_name = shadow;
     PERFORM pgtrickle._copy_grants_and_indexes(format('%I.%I', st.pgt_schema, shadow)::regclass, st.pgt_relid);
     RETURN 'rebuild';
@@ -143,7 +144,8 @@ CREATE OR REPLACE FUNCTION pgtrickle.alter_stream_table(
     name text, query text DEFAULT NULL, schedule text DEFAULT NULL, refresh_mode text DEFAULT NULL,
     append_only boolean DEFAULT NULL, full_policy text DEFAULT NULL, auto_threshold double precision DEFAULT NULL,
     auto_evolve boolean DEFAULT NULL,
-    search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS text
+    search_path text DEFAULT pg_catalog.current_setting('search_path'),
+    fuse text DEFAULT NULL, fuse_ceiling double precision DEFAULT NULL, fuse_sensitivity double precision DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     st     pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, search_path);
@@ -162,10 +164,12 @@ BEGIN
     st.refresh_mode := pgtrickle._check_refresh_mode(st.refresh_mode);
     UPDATE pgtrickle.pgt_stream_tables s SET schedule = st.schedule, refresh_mode = st.refresh_mode
     WHERE s.pgt_id = st.pgt_id AND (s.schedule, s.refresh_mode) IS DISTINCT FROM (st.schedule, st.refresh_mode);
-    IF FOUND OR num_nulls(append_only, full_policy, auto_threshold, auto_evolve) < 4 THEN
+    IF FOUND OR num_nulls(append_only, full_policy, auto_threshold, auto_evolve) < 4
+       OR num_nulls(fuse, fuse_ceiling, fuse_sensitivity) < 3 THEN
         done := 'config';
     END IF;
     PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, auto_evolve, search_path);
+    PERFORM pgtrickle._set_fuse(name, fuse, fuse_ceiling, fuse_sensitivity, search_path);
     st.full_policy := coalesce(lower(full_policy), st.full_policy);
     IF auto_evolve AND query IS NULL THEN
         -- Columns that came before it was switched on.
@@ -217,7 +221,8 @@ BEGIN
         status = CASE WHEN s.status <> 'SUSPENDED' THEN s.status
                       WHEN EXISTS (SELECT FROM pgtrickle.pgt_frontiers f WHERE f.pgt_id = s.pgt_id) THEN 'ACTIVE'
                       ELSE 'INITIALIZING' END,
-        last_error_at = NULL, last_error_code = NULL, last_error_message = NULL, last_error_hint = NULL
+        last_error_at = NULL, last_error_code = NULL, last_error_message = NULL, last_error_hint = NULL,
+        fuse_skipped_at = NULL, fuse_skipped_changes = NULL
     WHERE s.pgt_id = stream_table;
     PERFORM pgtrickle._set_dependencies(stream_table, wish.dependencies);
     -- The rows of the new query are computed as a whole.
@@ -266,6 +271,7 @@ BEGIN
     SET pgt_name = going.pgt_name, created_at = going.created_at, schedule = going.schedule,
         refresh_mode = going.refresh_mode, full_policy = going.full_policy, auto_threshold = going.auto_threshold,
         append_only = going.append_only, visibility = going.visibility, auto_evolve = going.auto_evolve,
+        fuse = going.fuse, fuse_ceiling = going.fuse_ceiling, fuse_sensitivity = going.fuse_sensitivity,
         sinks_differ_since = CASE WHEN EXISTS (
             SELECT FROM pg_trigger t WHERE t.tgrelid = s.pgt_relid AND t.tgname = 'pgt_refuse_dml' AND t.tgenabled = 'D')
             THEN now() END,

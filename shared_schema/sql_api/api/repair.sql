@@ -52,7 +52,7 @@ BEGIN
     IF FOUND THEN
         UPDATE pgtrickle.pgt_stream_tables s
         SET status = CASE WHEN s.status = 'PAUSED' THEN s.status ELSE 'ACTIVE' END, last_error_at = NULL, last_error_code = NULL, last_error_message = NULL,
-            last_error_hint = NULL,
+            last_error_hint = NULL, fuse_skipped_at = NULL, fuse_skipped_changes = NULL,
             sinks_differ_since = CASE WHEN EXISTS (
                 SELECT FROM pg_trigger t WHERE t.tgrelid = s.pgt_relid AND t.tgname = 'pgt_refuse_dml'
                 AND t.tgenabled = 'D') THEN s.sinks_differ_since END

@@ -28,6 +28,7 @@ from applier.refresh.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.computer import Computer
 from applier.refresh.failure_policy import FailurePolicy
 from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.fuses import Fuses
 from applier.refresh.intake import Intake
 from applier.refresh.long_refreshes import LongRefreshes
 from applier.refresh.long_writes import LongWrites
@@ -250,7 +251,11 @@ def make_ticks(
                 vouch=Vouch(catalog, table_planner, tables.plans, sources),
                 alterations=Alterations(catalog, session, table_planner, tables, computer, writer, sources),
                 tables=tables,
-                planner=RefreshPlanner(lab.traces, lambda: RefreshLimits(1.0, 100_000)),
+                planner=RefreshPlanner(
+                    lab.traces,
+                    lambda: RefreshLimits(1.0, 100_000),
+                    Fuses(lab.traces, catalog.fuse_samples, lambda: 0.0),
+                ),
                 computer=computer,
                 writer=writer,
                 failures=FailurePolicy(scheduler, catalog),
