@@ -1,4 +1,4 @@
-"""What became of the fuse of a stream table in, in the caller's transaction; the change rows of earlier refreshes out."""
+"""What became of a fuse in, stored in the caller's transaction; the change rows of earlier refreshes out."""
 
 from __future__ import annotations
 

@@ -66,12 +66,13 @@ class RefreshPlanner:
         if has_fuse:
             lsn_range = self._admit(row, table, lsn_range, now)
         changes = self.traces.changes(table.sources, lsn_range) if row.lsn and has_history else 0
+        # A full refresh would bring back what somebody decided to skip.
+        policy = FullPolicy.ERROR if row.has_skipped_changes else FullPolicy(row.full_policy)
         threshold, source_rows = row.auto_threshold, self.traces.rows(table.sources)
         strategy = choose_strategy(
             RefreshInputs(
                 mode=RefreshMode(row.refresh_mode),
-                # A full refresh would bring back what somebody decided to skip.
-                policy=FullPolicy.ERROR if row.has_skipped_changes else FullPolicy(row.full_policy),
+                policy=policy,
                 has_plan=not isinstance(table.plan, PostgresQuery),
                 is_deterministic=not isinstance(table.plan, PostgresQuery) or table.plan.is_deterministic,
                 is_filled=bool(row.lsn),
@@ -92,7 +93,7 @@ class RefreshPlanner:
             step = self._first_step(table, lsn_range, step_rows)
             changes_of_step, volume = self.traces.changes(table.sources, step), self._volume(table, step, strategy)
             if only_small and volume > SMALL_RANGE_ROWS:
-                strategy = choose_for_large_commit(FullPolicy(row.full_policy), changes_of_step)
+                strategy = choose_for_large_commit(policy, changes_of_step)
                 volume = self._volume(table, lsn_range, strategy)
             else:
                 lsn_range, changes = step, changes_of_step
