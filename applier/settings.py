@@ -78,6 +78,13 @@ class ApplierSettings(SharedSettings):
         json_schema_extra=LIVE,
         description="failed refreshes in a row after which a stream table is suspended",
     )
+    watermark_holdback_timeout: int = Field(
+        default=0,
+        ge=0,
+        le=2_592_000,
+        json_schema_extra=LIVE,
+        description="seconds after which stream tables that a watermark group holds are reported as stuck; 0 never",
+    )
     differential_max_change_ratio: float = Field(
         default=0.15,
         ge=0.0,

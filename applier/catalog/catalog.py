@@ -7,6 +7,7 @@ from applier.catalog.checkpoints import Checkpoints
 from applier.catalog.database import Database
 from applier.catalog.dependencies import DependencyStore
 from applier.catalog.frontiers import Frontiers
+from applier.catalog.gates import GateStore
 from applier.catalog.history import History
 from applier.catalog.service import ServiceState
 from applier.catalog.sources import SourceFacts
@@ -25,3 +26,4 @@ class Catalog:
         self.sources = SourceFacts(database)
         self.dependencies = DependencyStore(database)
         self.service = ServiceState(database)
+        self.gates = GateStore(database)

@@ -71,6 +71,8 @@ class StreamTableRow:
     reinit_requested_at: datetime | None = None
     sinks_differ: bool = False
     """Whether the other sinks may hold other rows than PostgreSQL; only known when a whole computation is pending."""
+    gates_version: str | None = None
+    """Changes with every gate and watermark group, the same for all; None when none was ever closed."""
 
     @property
     def table(self) -> TableId:
@@ -154,7 +156,8 @@ class StreamTableStore:
                 " s.last_error_message AS error, s.last_error_hint AS hint,"
                 " r.reason AS reinit_reason, r.detail AS reinit_detail, r.requested_at AS reinit_requested_at,"
                 " coalesce(r.initiated_by, '') AS reinit_initiated_by,"
-                " CASE WHEN r.pgt_id IS NOT NULL THEN pgtrickle._sinks_differ(s) ELSE false END AS sinks_differ"
+                " CASE WHEN r.pgt_id IS NOT NULL THEN pgtrickle._sinks_differ(s) ELSE false END AS sinks_differ,"
+                " (SELECT pgtrickle._gates_version()) AS gates_version"
                 " FROM pgtrickle.pgt_stream_tables s"
                 " LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)"
                 " LEFT JOIN pgtrickle.pgt_alterations a USING (pgt_id)"

@@ -72,6 +72,7 @@ class Alterations:
             log.info("sources have new columns, stream tables evolve")
         self.planner.newly_planned.clear()
         rows = self.catalog.stream_tables.all()
+        self.tables.holds.look(rows, frontier)
         if waits or not any(row.altered or row.replaces is not None for row in rows):
             return rows
         for row in rows:
@@ -106,6 +107,9 @@ class Alterations:
             return
         planned = self.planner.trial(row.pgt_id, frozenset(other.pgt_id for other in group))
         if planned.keys() != {other.pgt_id for other in group}:
+            return
+        if any(self.tables.limit(r, t, frontier) < frontier for r, t in planned.values()):
+            # What is held stays as it is, also when its query does not.
             return
         # As for an empty stream table: the old rows need not be rows of the new query.
         is_ready = self.tables.readiness.is_ready

@@ -9,6 +9,7 @@ from datetime import datetime
 from applier import metrics
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import PostgresQuery, StreamTable
+from applier.refresh.holds import Holds
 from applier.refresh.plans import StreamTablePlans
 from applier.refresh.readiness import Readiness
 from applier.refresh.scheduler import Scheduler
@@ -30,6 +31,7 @@ class StreamTables:
     plans: StreamTablePlans
     readiness: Readiness
     scheduler: Scheduler
+    holds: Holds
     _rows: list[StreamTableRow] = field(default_factory=list)
 
     @property
@@ -54,6 +56,10 @@ class StreamTables:
         metrics.STREAM_TABLES.set(len(planned))
         return planned, [*refused, *self.scheduler.load(self._rows)]
 
+    def limit(self, row: StreamTableRow, table: StreamTable, frontier: Lsn) -> Lsn:
+        """Return how far a stream table may go: the frontier, or less while a gate or a watermark group holds it."""
+        return self.holds.limit(row, table, frontier)
+
     def is_due(
         self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime, *, ignore_schedules: bool
     ) -> bool:
@@ -74,9 +80,10 @@ class StreamTables:
     def seconds_to_next(self, now: datetime, is_busy: Callable[[int], bool]) -> float:
         """Return the seconds until a schedule or a retry is due; infinite when only changes cause refreshes.
 
-        Without those that are `is_busy`: their end is waited for, whatever their schedule says.
+        Without those that are `is_busy` or held: their end is waited for, whatever their schedule says.
         """
-        return self.scheduler.seconds_to_next([row for row in self._rows if not is_busy(row.pgt_id)], now)
+        waiting = [row for row in self._rows if not (is_busy(row.pgt_id) or self.holds.is_held(row.pgt_id))]
+        return self.scheduler.seconds_to_next(waiting, now)
 
     def forget(self, pgt_id: int) -> None:
         """Forget the plan, failures and pauses of a stream table that was dropped or has a new query."""

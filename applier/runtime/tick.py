@@ -74,6 +74,9 @@ class StreamTablesPort(Protocol):
     def load(self, rows: Sequence[StreamTableRow]) -> tuple[list[PlannedRow], list[RefusedRow]]:
         """Return the stream tables in service with their plans, and those that cannot be planned with the error."""
 
+    def limit(self, row: StreamTableRow, table: StreamTable, frontier: Lsn) -> Lsn:
+        """Return how far a stream table may go: the frontier, or less while a gate holds it."""
+
     def is_due(
         self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime, *, ignore_schedules: bool
     ) -> bool:
@@ -200,8 +203,9 @@ def run_tick(
                 continue
             if row.lsn and row.lsn <= frontier:
                 writer.catch_up(row, table)
-            if tables.is_due(row, table, frontier, now, ignore_schedules=ignore_schedules):
-                refreshes.append(planner.plan(row, table, frontier, now))
+            limit = tables.limit(row, table, frontier)  # one position for all readers of a source that is gated
+            if tables.is_due(row, table, limit, now, ignore_schedules=ignore_schedules):
+                refreshes.append(planner.plan(row, table, limit, now))
     vouch.begin(refreshes)
     away += write(computer.compute(refreshes))
     writer.publish()  # the topic at once, Delta now and then, both in the background

@@ -32,6 +32,7 @@ from applier.refresh.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.computer import Computer
 from applier.refresh.failure_policy import FailurePolicy
 from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.holds import Holds
 from applier.refresh.intake import Intake
 from applier.refresh.long_refreshes import LongRefreshes
 from applier.refresh.long_writes import LongWrites
@@ -153,6 +154,7 @@ class Wiring:
             StreamTablePlans(table_planner),
             Readiness(catalog.sources, traces, settings.sources_elsewhere),
             scheduler,
+            Holds(catalog, traces, lambda: self._settings().watermark_holdback_timeout),
         )
         sources = CapturedSources(catalog, traces, settings.sources_elsewhere)
         computer = self._computer(spark, traces, intake)

@@ -39,6 +39,9 @@ TITLES = {
     "settings": "Settings",
     "sinks": "Direct writes, visibility, publications",
     "scheduling": "Drain",
+    "gates": "Gates",
+    "watermarks": "Watermarks",
+    "refresh_groups": "Refresh groups",
 }
 
 _FUNCTION = re.compile(

@@ -21,6 +21,7 @@ DECLARE
     now_at   record;
     give_up  timestamptz := clock_timestamp() + timeout;
     woken    timestamptz;
+    held     record;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'a % transaction cannot see a stream table advance', current_setting('transaction_isolation')
@@ -49,6 +50,15 @@ BEGIN
                 USING HINT = coalesce(now_at.last_error_hint, ''), ERRCODE = 'object_not_in_prerequisite_state';
         ELSIF now_at.frontier >= target AND NOT now_at.altering THEN
             RETURN now_at.frontier;
+        END IF;
+        -- One that is held does not get there, however long somebody waits.
+        SELECT * INTO held FROM pgtrickle._held_by(now_at.pgt_id) h WHERE h.held_lsn < target LIMIT 1;
+        IF held.reason IS NOT NULL THEN
+            RAISE EXCEPTION 'stream table % is held: %', name, held.reason
+                USING DETAIL = format('Its frontier is %s, and it does not pass %s.',
+                                      coalesce(now_at.frontier::text, 'not set yet'),
+                                      greatest(held.held_lsn, now_at.frontier)),
+                      HINT = held.remedy, ERRCODE = 'object_not_in_prerequisite_state';
         ELSIF clock_timestamp() >= give_up THEN
             RAISE EXCEPTION 'stream table % did not reach % within %', name, target, timeout
                 USING DETAIL = format('Its frontier is %s.', coalesce(now_at.frontier::text, 'not set yet')),

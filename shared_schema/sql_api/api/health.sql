@@ -101,7 +101,9 @@ BEGIN
     FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle._freshness f USING (pgt_id)
     LEFT JOIN pgtrickle.pgt_runtime t USING (pgt_id)
     WHERE s.status = 'ACTIVE' AND f.staleness > interval '30 s'
-      AND clock_timestamp() > coalesce(t.next_refresh_at, '-infinity') + interval '30 s';
+      AND clock_timestamp() > coalesce(t.next_refresh_at, '-infinity') + interval '30 s'
+      -- What is held on purpose is in the line of the gates.
+      AND NOT EXISTS (SELECT FROM pgtrickle._held_by(s.pgt_id));
     RETURN QUERY SELECT 'stale_tables', CASE WHEN found IS NULL THEN 'OK' ELSE 'WARNING' END,
         coalesce('far behind their schedule: ' || found, 'every stream table is fresh');
 
@@ -109,6 +111,8 @@ BEGIN
     FROM pgtrickle.wal_source_status() w WHERE w.blocked_reason IS NOT NULL;
     RETURN QUERY SELECT 'sources', CASE WHEN found IS NULL THEN 'OK' ELSE 'ERROR' END,
         coalesce(found, 'every source is in the stream');
+
+    RETURN QUERY SELECT 'gates', g.severity, g.detail FROM pgtrickle._gate_health() g;
 
     RETURN QUERY SELECT 'source_ddl', CASE WHEN d.finding IS NULL THEN 'OK' ELSE 'INFO' END,
         coalesce(d.finding, 'DDL on what stream tables read is in the log at its position')
@@ -176,7 +180,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            percentile_cont(0.95) WITHIN GROUP (ORDER BY date_part('epoch', h.end_time - h.start_time) * 1000),
            round(avg(h.rows_inserted + h.rows_deleted), 1)
     FROM pgtrickle.pgt_stream_tables s
-    LEFT JOIN pgtrickle.pgt_refresh_history h ON h.pgt_id = s.pgt_id AND h.action <> 'NO_DATA'
+    LEFT JOIN pgtrickle.pgt_refresh_history h ON h.pgt_id = s.pgt_id AND h.action NOT IN ('NO_DATA', 'SKIP')
     GROUP BY s.pgt_id ORDER BY 1
 $$;
 COMMENT ON FUNCTION pgtrickle.refresh_efficiency IS 'Show how often each stream table changed, how many rows, and how long it took.';

@@ -21,7 +21,8 @@ LEFT JOIN pgtrickle.pgt_runtime t USING (pgt_id)
 LEFT JOIN LATERAL (
     SELECT pg_catalog.count(*) AS refreshes, pg_catalog.sum(r.rows_inserted) AS rows_inserted,
            pg_catalog.sum(r.rows_deleted) AS rows_deleted
-    FROM pgtrickle.pgt_refresh_history r WHERE r.pgt_id OPERATOR(pg_catalog.=) s.pgt_id) h ON true
+    FROM pgtrickle.pgt_refresh_history r
+    WHERE r.pgt_id OPERATOR(pg_catalog.=) s.pgt_id AND r.action OPERATOR(pg_catalog.<>) 'SKIP') h ON true
 LEFT JOIN LATERAL (
     SELECT p.rows_done, p.rows_total,
            pg_catalog.date_part('epoch', p.updated_at OPERATOR(pg_catalog.-) p.started_at) AS seconds

@@ -28,6 +28,7 @@ from applier.refresh.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.computer import Computer
 from applier.refresh.failure_policy import FailurePolicy
 from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.holds import Holds
 from applier.refresh.intake import Intake
 from applier.refresh.long_refreshes import LongRefreshes
 from applier.refresh.long_writes import LongWrites
@@ -213,7 +214,12 @@ def make_ticks(
             catalog = Catalog(session_database())
             table_planner = StreamTablePlanner(session_database(), catalog, Thresholds(4, 5))
             scheduler = Scheduler(lambda: max_errors)
-            tables = StreamTables(StreamTablePlans(table_planner), Readiness(catalog.sources, lab.traces), scheduler)
+            tables = StreamTables(
+                StreamTablePlans(table_planner),
+                Readiness(catalog.sources, lab.traces),
+                scheduler,
+                Holds(catalog, lab.traces, lambda: 0),
+            )
             sources = CapturedSources(catalog, lab.traces)
             workers = WorkerPool(lambda: 2, "compute")
             cleanup.callback(workers.close)
