@@ -62,6 +62,8 @@ class StreamTableRow:
     alter_initiated_by: str = ""
     replaces: int | None = None
     """The id of the stream table that this one is built to replace."""
+    canary_of: int | None = None
+    """The id of the stream table whose new query this one tries out."""
     error: str | None = None
     hint: str | None = None
     reinit_reason: str | None = None
@@ -76,6 +78,11 @@ class StreamTableRow:
     def table(self) -> TableId:
         """Its name."""
         return TableId(self.pgt_schema, self.pgt_name)
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether only PostgreSQL has its rows: it is built to replace another one, or tries out a new query."""
+        return self.replaces is not None or self.canary_of is not None
 
     @property
     def lsn(self) -> Lsn:
@@ -142,7 +149,8 @@ class StreamTableStore:
                 " s.defining_query, s.analysed_at AS created_at, s.status, s.schedule, s.refresh_mode, s.full_policy,"
                 " s.append_only,"
                 " s.auto_threshold, f.frontier::text AS frontier, f.refreshed_at,"
-                " s.pgt_id IN (SELECT pgtrickle._refresh_requests()) AS refresh_requested,"
+                # A canary is requested with its stream table, so that both come to one frontier.
+                " coalesce(s.canary_of, s.pgt_id) IN (SELECT pgtrickle._refresh_requests()) AS refresh_requested,"
                 " ARRAY(SELECT d.source_relid::int8 FROM pgtrickle.pgt_dependencies d"
                 "       WHERE d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE') AS reads,"
                 " EXISTS (SELECT FROM pgtrickle.pgt_dependencies d"
@@ -150,7 +158,7 @@ class StreamTableStore:
                 " s.partial_until IS NOT NULL AS partial,"
                 " a.pgt_id IS NOT NULL AS altered, coalesce(a.reason, '') AS alter_reason,"
                 " coalesce(a.detail, '') AS alter_detail, coalesce(a.initiated_by, '') AS alter_initiated_by,"
-                " s.replaces,"
+                " s.replaces, s.canary_of,"
                 " s.last_error_message AS error, s.last_error_hint AS hint,"
                 " r.reason AS reinit_reason, r.detail AS reinit_detail, r.requested_at AS reinit_requested_at,"
                 " coalesce(r.initiated_by, '') AS reinit_initiated_by,"

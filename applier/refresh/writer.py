@@ -164,9 +164,9 @@ class RefreshWriter:
     def hand_on(self, row: StreamTableRow, table: StreamTable, delta: ComputedDelta) -> None:
         """Queue a delta that PostgreSQL has committed for the other sinks.
 
-        Not of a stream table that is built to replace another one: until then only PostgreSQL receives its rows.
+        Not of a stream table that is built to replace another one, nor of a canary: only PostgreSQL has their rows.
         """
-        if row.replaces is not None:
+        if row.is_trial:
             return
         if delta.is_fill:
             # All rows: whatever the sinks lack is among them.

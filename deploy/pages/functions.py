@@ -27,6 +27,8 @@ TITLES = {
     "create": "Create and drop",
     "lifecycle": "Scripts and definitions",
     "redefine": "Alter",
+    "canary": "Try a new query",
+    "many": "Several at once",
     "service": "Pause and resume",
     "diagnose": "Diagnose errors",
     "repair": "Repair in place",

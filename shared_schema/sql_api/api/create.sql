@@ -134,10 +134,16 @@ DECLARE
 BEGIN
     FOR source IN
         SELECT c.oid AS relid, n.nspname, c.relname,
-               EXISTS (SELECT FROM pgtrickle.pgt_stream_tables t WHERE t.pgt_relid = c.oid) AS is_stream_table
+               t.pgt_id IS NOT NULL AS is_stream_table, t.canary_of IS NOT NULL AS is_canary
         FROM unnest(relids) s(relid) JOIN pg_class c ON c.oid = s.relid
         JOIN pg_namespace n ON n.oid = c.relnamespace
+        LEFT JOIN pgtrickle.pgt_stream_tables t ON t.pgt_relid = c.oid
     LOOP
+        IF source.is_canary THEN
+            RAISE EXCEPTION 'stream table % is a canary, which no other stream table can read', source.relid::regclass
+                USING HINT = 'It is dropped when it is promoted or cancelled: read the stream table that it belongs to.',
+                      ERRCODE = 'wrong_object_type';
+        END IF;
         reads := reads || jsonb_build_object('relid', source.relid, 'schema', source.nspname, 'name', source.relname,
             'type', CASE WHEN source.is_stream_table THEN 'STREAM_TABLE'
                          WHEN pgtrickle._captures(source.relid, refresh_mode) THEN 'TABLE' ELSE 'UNCAPTURED' END);
@@ -319,8 +325,9 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     st pgtrickle.pgt_stream_tables;
 BEGIN
-    -- Together with a replacement that is still being built.
-    PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.replaces = stream_table;
+    -- Together with a replacement that is still being built, and its canary.
+    PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s
+    WHERE s.replaces = stream_table OR s.canary_of = stream_table;
     SELECT * INTO st FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table;
     -- The table first, then its row, as the applier locks them when it writes.
     IF EXISTS (SELECT FROM pg_class WHERE oid = st.pgt_relid) THEN

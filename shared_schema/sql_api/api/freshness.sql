@@ -31,8 +31,9 @@ BEGIN
             USING HINT = 'Run SELECT pg_current_wal_insert_lsn() there, then wait_for(name, lsn => …) here.',
                   ERRCODE = 'feature_not_supported';
     END IF;
-    -- Other sessions see this lock before we commit. The applier then refreshes the stream table, whatever its schedule is.
-    PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), st.pgt_id::int);
+    -- Other sessions see this lock before we commit. The applier then refreshes the stream table, whatever its schedule is,
+    -- and its canary with it: both come to one frontier.
+    PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), coalesce(st.canary_of, st.pgt_id)::int);
     LOOP
         -- Look it up by name: a rebuilt table with other columns may replace it while we wait.
         SELECT s.pgt_id, f.frontier, s.status, s.last_error_message, s.last_error_hint,
@@ -57,7 +58,7 @@ BEGIN
         END IF;
         IF now_at.pgt_id <> st.pgt_id THEN
             st.pgt_id := now_at.pgt_id;
-            PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), st.pgt_id::int);
+            PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), coalesce(st.canary_of, st.pgt_id)::int);
         END IF;
         -- Repeat it every second: a consumer that was still starting did not see the first message.
         IF woken IS NULL OR clock_timestamp() >= woken + interval '1 second' THEN

@@ -260,7 +260,8 @@ BEGIN
         EXECUTE format('ALTER INDEX %I.%I RENAME TO %I', coming.pgt_schema, index.relname, index.wanted);
     END LOOP;
     UPDATE pgtrickle.pgt_refresh_history h SET pgt_id = new_id WHERE h.pgt_id = going.pgt_id;
-    UPDATE pgtrickle.pgt_stream_tables s SET replaces = NULL WHERE s.pgt_id = new_id;
+    UPDATE pgtrickle.pgt_stream_tables s SET replaces = NULL, canary_of = going.canary_of WHERE s.pgt_id = new_id;
+    UPDATE pgtrickle.pgt_stream_tables s SET canary_of = new_id WHERE s.canary_of = going.pgt_id;
     DELETE FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = going.pgt_id;
     UPDATE pgtrickle.pgt_stream_tables s
     SET pgt_name = going.pgt_name, created_at = going.created_at, schedule = going.schedule,
