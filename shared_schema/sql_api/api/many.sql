@@ -124,7 +124,8 @@ BEGIN
             SELECT r.pgt_id FROM pgtrickle.pgt_stream_tables l, pgtrickle._readers_of(l.pgt_relid) r WHERE l.pgt_id = ANY (listed))
         ORDER BY 3, 1
     LOOP
-        -- A canary goes with its stream table.
+        dropped := dropped + 1;
+        -- A canary has gone with its stream table.
         CONTINUE WHEN NOT EXISTS (SELECT FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id);
         BEGIN
             PERFORM pgtrickle._drop_one(st.pgt_id);
@@ -139,7 +140,6 @@ BEGIN
                     USING HINT = concat_ws(' ', nullif(detail, ''), nullif(hint, '')), ERRCODE = SQLSTATE;
             END;
         END;
-        dropped := dropped + 1;
     END LOOP;
     RETURN dropped;
 END $$;

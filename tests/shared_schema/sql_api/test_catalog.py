@@ -183,7 +183,7 @@ def test_many_are_made_together_or_not_at_all(db: Connection) -> None:
 
 
 STATE = (
-    {"pgt_id", "pgt_relid", "created_at", "analysed_at", "status", "partial_until", "replaces"}
+    {"pgt_id", "pgt_relid", "created_at", "analysed_at", "status", "partial_until", "replaces", "canary_of"}
     | {"sinks_differ_since"}
     | {f"last_error_{of}" for of in ("at", "code", "message", "hint")}
     # The exported query is the stored one, with qualified names: the original text is not needed.
