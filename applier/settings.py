@@ -176,6 +176,20 @@ class ApplierSettings(SharedSettings):
         description="columns that are added to a source reach the stream tables whose query is written with *, and"
         " replaced views and functions and rewritten rows are followed; a stream table may have its own choice",
     )
+    tiered_scheduling: bool = Field(
+        default=True,
+        json_schema_extra=LIVE,
+        description="tiers multiply the intervals of schedules, and deadlines order the refreshes that do not fit into"
+        " a tick; off: only frozen stream tables differ from the others",
+    )
+    auto_backoff: bool = Field(
+        default=True,
+        json_schema_extra=LIVE,
+        description="an interval is stretched while a refresh takes longer than 95 % of it",
+    )
+    sla_window_hours: int = Field(
+        default=24, ge=1, le=8_760, json_schema_extra=LIVE, description="hours of history that sla_summary() counts"
+    )
     self_check_interval_s: int = Field(
         default=0,
         ge=0,

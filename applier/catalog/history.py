@@ -37,8 +37,19 @@ class RefreshExecution:
     started: datetime
     rows_in: int
     compute_ms: float
+    fresh_until: datetime | None = None
+    """The age of the rows that it replaces counts from here; None for a first fill."""
     request: datetime | None = None
     """When it was requested to compute everything once more, if this does it: always recorded."""
+
+
+@dataclass(frozen=True)
+class AssignedPace:
+    """The tier that was assigned to a stream table for an SLA, and how far its interval is stretched."""
+
+    tier: str | None
+    for_ms: int | None
+    interval_stretch: float
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,14 @@ class History:
                 " effective_reason = excluded.effective_reason, next_refresh_at = excluded.next_refresh_at",
                 (pgt_id, mode, reason, next_refresh_at),
             )
+
+    def note_pace(self, pgt_id: int, pace: AssignedPace) -> None:
+        """Store the assigned tier and the stretch of a stream table."""
+        self._connection.execute(
+            "UPDATE pgtrickle.pgt_runtime SET assigned_tier = %s, assigned_for_ms = %s, interval_stretch = %s"
+            " WHERE pgt_id = %s",
+            (pace.tier, pace.for_ms, pace.interval_stretch, pgt_id),
+        )
 
     def note_errors(self, pgt_id: int, errors: int) -> None:
         """Store the number of consecutive failures."""
@@ -109,8 +128,9 @@ def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: HistoryR
     cursor.execute(
         "INSERT INTO pgtrickle.pgt_refresh_history (pgt_id, start_time, end_time, action, refresh_reason,"
         " refresh_reason_detail, initiated_by, rows_in, rows_inserted, rows_deleted, compute_ms, write_ms,"
-        " from_lsn, tick_watermark_lsn, status, error_message)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::pg_lsn, %s::pg_lsn, %s, %s)",
+        " from_lsn, tick_watermark_lsn, status, error_message, freshness_ms)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::pg_lsn, %s::pg_lsn, %s, %s,"
+        " greatest(0, extract(epoch FROM clock_timestamp() - %s::timestamptz) * 1000))",
         (
             refresh.pgt_id,
             execution.started,
@@ -128,5 +148,6 @@ def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: HistoryR
             str(refresh.lsn_range.upper),
             "COMPLETED" if error is None else "FAILED",
             error,
+            execution.fresh_until,
         ),
     )

@@ -69,6 +69,17 @@ class StreamTableRow:
     reinit_detail: str | None = None
     reinit_initiated_by: str = ""
     reinit_requested_at: datetime | None = None
+    sla_ms: int | None = None
+    """How old its rows may become; None promises nothing."""
+    tier: str = "hot"
+    """The tier in use."""
+    tier_by_hand: bool = False
+    assigned_tier: str | None = None
+    """The tier that the applier assigned, for which SLA, and how far it stretched the interval, as stored."""
+    assigned_for_ms: int | None = None
+    interval_stretch: float = 1.0
+    complete_until: datetime | None = None
+    """Every source commit before this moment is in its rows."""
     sinks_differ: bool = False
     """Whether the other sinks may hold other rows than PostgreSQL; only known when a whole computation is pending."""
 
@@ -86,6 +97,11 @@ class StreamTableRow:
     def state(self) -> Status:
         """Its status."""
         return Status(self.status)
+
+    @property
+    def fresh_until(self) -> datetime | None:
+        """The age of its rows counts from here."""
+        return self.complete_until or self.refreshed_at
 
     @property
     def reinitializes(self) -> bool:
@@ -154,8 +170,11 @@ class StreamTableStore:
                 " s.last_error_message AS error, s.last_error_hint AS hint,"
                 " r.reason AS reinit_reason, r.detail AS reinit_detail, r.requested_at AS reinit_requested_at,"
                 " coalesce(r.initiated_by, '') AS reinit_initiated_by,"
+                " s.freshness_deadline_ms AS sla_ms, i.tier, s.tier_by_hand, i.assigned_tier, i.assigned_for_ms,"
+                " i.interval_stretch, f.complete_until,"
                 " CASE WHEN r.pgt_id IS NOT NULL THEN pgtrickle._sinks_differ(s) ELSE false END AS sinks_differ"
                 " FROM pgtrickle.pgt_stream_tables s"
+                " JOIN pgtrickle._tiers i USING (pgt_id)"
                 " LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)"
                 " LEFT JOIN pgtrickle.pgt_alterations a USING (pgt_id)"
                 " LEFT JOIN pgtrickle.pgt_reinitializations r ON r.pgt_id = s.pgt_id AND r.refused_at IS NULL"

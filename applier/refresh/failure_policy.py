@@ -73,3 +73,5 @@ class FailurePolicy:
         if noted != state:
             self.catalog.history.note_state(row.pgt_id, method.value, reason.value, state[2])
             self._noted[row.pgt_id] = state
+        if (pace := self.scheduler.note_measured(result, datetime.now(UTC))) is not None:
+            self.catalog.history.note_pace(row.pgt_id, pace)

@@ -39,6 +39,8 @@ class Refresh:
     as_of: datetime
     volume: int = 0
     """The change rows, or for a FULL refresh the rows of its sources, where a large row counts as several."""
+    runs_beside: bool = False
+    """Whether it takes longer than a tick by prediction, so that others do not wait for it."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class RefreshResult:
             started=self.started,
             rows_in=refresh.changes,
             compute_ms=self.compute_ms,
+            fresh_until=refresh.row.fresh_until if refresh.row.lsn else None,
             request=refresh.row.reinit_requested_at,
         )
 

@@ -128,11 +128,13 @@ def _requested(row: StreamTableRow) -> Reinitialize | None:
 def is_long_refresh(refresh: Refresh) -> bool:
     """Whether a refresh runs in the background instead of inside a tick."""
     match refresh.strategy.method:
+        case RefreshMethod.NO_DATA:
+            return False
+        case _ if refresh.runs_beside:
+            return True
         case RefreshMethod.IN_POSTGRES:
             return True
         case RefreshMethod.FULL:
             return refresh.volume > LONG_SOURCE_ROWS
         case RefreshMethod.DIFFERENTIAL:
             return refresh.volume > LONG_CHANGES
-        case RefreshMethod.NO_DATA:
-            return False

@@ -11,6 +11,7 @@ from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.plans import StreamTablePlans
 from applier.refresh.readiness import Readiness
+from applier.refresh.refresh import Refresh
 from applier.refresh.scheduler import Scheduler
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
@@ -36,6 +37,11 @@ class StreamTables:
     def planned(self) -> Mapping[int, StreamTable]:
         """The stream tables that have a plan, by id."""
         return self.plans.tables
+
+    @property
+    def has_deferred(self) -> bool:
+        """Whether refreshes that are due wait for the next tick."""
+        return self.scheduler.promises.has_deferred
 
     def forget_dropped(self, rows: Sequence[StreamTableRow]) -> set[int]:
         """Forget the stream tables that are no longer stored; return their ids."""
@@ -66,6 +72,13 @@ class StreamTables:
             and (ignore_schedules or self.scheduler.is_due(row, now, by_postgres=by_postgres))
             and self.readiness.is_ready(filled, table, frontier)
         )
+
+    def choose(
+        self, refreshes: Sequence[Refresh], frontier: Lsn, now: datetime, *, ignore_schedules: bool
+    ) -> list[Refresh]:
+        """Return the refreshes of this tick, by deadline; the others wait at their frontier for the next one."""
+        self.scheduler.promises.note_steps(refreshes, lambda refresh: refresh.lsn_range.upper >= frontier)
+        return self.scheduler.choose(refreshes, now, all_of_them=ignore_schedules)
 
     def is_current(self, table: StreamTable) -> bool:
         """Whether a stream table was neither dropped nor altered since it was planned."""

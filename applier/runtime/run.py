@@ -171,8 +171,9 @@ class Applier:
         return not self.stopping.is_set()
 
     def _is_pressing(self, parts: ApplierParts) -> bool:
-        """Whether to look again soon, though no row arrives: everything is to be drained, or a commit is under way."""
-        return self._requested is Service.DRAIN or parts.vouch.has_waiting
+        """Whether to look again soon, though no row arrives: everything is to be drained, a commit is under way, or
+        refreshes gave way to others."""
+        return self._requested is Service.DRAIN or parts.vouch.has_waiting or parts.tables.has_deferred
 
     def _serve(self, parts: ApplierParts, catalog: Catalog) -> None:
         """Run a tick, unless the applier was drained and has to rest."""

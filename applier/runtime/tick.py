@@ -79,6 +79,11 @@ class StreamTablesPort(Protocol):
     ) -> bool:
         """Whether to refresh a stream table now; raises when its sources will never be known."""
 
+    def choose(
+        self, refreshes: Sequence[Refresh], frontier: Lsn, now: datetime, *, ignore_schedules: bool
+    ) -> list[Refresh]:
+        """Return the refreshes of this tick, by deadline; the others wait at their frontier for the next one."""
+
     def is_current(self, table: StreamTable) -> bool:
         """Whether a stream table was neither dropped nor altered since it was planned."""
 
@@ -202,6 +207,7 @@ def run_tick(
                 writer.catch_up(row, table)
             if tables.is_due(row, table, frontier, now, ignore_schedules=ignore_schedules):
                 refreshes.append(planner.plan(row, table, frontier, now))
+    refreshes = tables.choose(refreshes, frontier, now, ignore_schedules=ignore_schedules)
     vouch.begin(refreshes)
     away += write(computer.compute(refreshes))
     writer.publish()  # the topic at once, Delta now and then, both in the background

@@ -37,6 +37,7 @@ from applier.refresh.long_refreshes import LongRefreshes
 from applier.refresh.long_writes import LongWrites
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.plans import StreamTablePlans
+from applier.refresh.promises import Promises, PromiseSettings
 from applier.refresh.readiness import Readiness
 from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
 from applier.refresh.result_writer import ResultWriter
@@ -148,7 +149,8 @@ class Wiring:
         inbox_lock = threading.Condition()
         intake = Intake(inbox, inbox_lock, traces, schemas.copied, settings.sources_elsewhere)
         table_planner = StreamTablePlanner(self.database(_wait_briefly), catalog, self._thresholds)
-        scheduler = Scheduler(lambda: self._settings().max_consecutive_errors)
+        promises = Promises(self._promise_settings, catalog.service.alert)
+        scheduler = Scheduler(lambda: self._settings().max_consecutive_errors, promises)
         tables = StreamTables(
             StreamTablePlans(table_planner),
             Readiness(catalog.sources, traces, settings.sources_elsewhere),
@@ -306,6 +308,10 @@ class Wiring:
     def _refresh_limits(self) -> RefreshLimits:
         settings = self._settings()
         return RefreshLimits(settings.differential_max_change_ratio, settings.catch_up_rows)
+
+    def _promise_settings(self) -> PromiseSettings:
+        settings = self._settings()
+        return PromiseSettings(settings.tiered_scheduling, settings.auto_backoff, settings.max_parallel_workers)
 
     def _checkpoint_settings(self) -> CheckpointSettings:
         settings = self._settings()

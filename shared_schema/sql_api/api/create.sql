@@ -276,12 +276,13 @@ END $$;
 CREATE OR REPLACE FUNCTION pgtrickle.create_stream_table(
     name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO',
     append_only boolean DEFAULT NULL, full_policy text DEFAULT NULL, auto_threshold double precision DEFAULT NULL,
-    auto_evolve boolean DEFAULT NULL,
+    auto_evolve boolean DEFAULT NULL, sla interval DEFAULT NULL,
     search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, search_path);
     PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, auto_evolve, search_path);
+    PERFORM pgtrickle._set_sla(name, sla, NULL, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.create_stream_table IS
     'Create a table that is kept equal to a query. Filled after commit; see pgtrickle.wait_for().';

@@ -142,7 +142,7 @@ DROP FUNCTION IF EXISTS pgtrickle._alter_stream_table(text, text, text, text);
 CREATE OR REPLACE FUNCTION pgtrickle.alter_stream_table(
     name text, query text DEFAULT NULL, schedule text DEFAULT NULL, refresh_mode text DEFAULT NULL,
     append_only boolean DEFAULT NULL, full_policy text DEFAULT NULL, auto_threshold double precision DEFAULT NULL,
-    auto_evolve boolean DEFAULT NULL,
+    auto_evolve boolean DEFAULT NULL, sla interval DEFAULT NULL, tier text DEFAULT NULL,
     search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -162,10 +162,11 @@ BEGIN
     st.refresh_mode := pgtrickle._check_refresh_mode(st.refresh_mode);
     UPDATE pgtrickle.pgt_stream_tables s SET schedule = st.schedule, refresh_mode = st.refresh_mode
     WHERE s.pgt_id = st.pgt_id AND (s.schedule, s.refresh_mode) IS DISTINCT FROM (st.schedule, st.refresh_mode);
-    IF FOUND OR num_nulls(append_only, full_policy, auto_threshold, auto_evolve) < 4 THEN
+    IF FOUND OR num_nulls(append_only, full_policy, auto_threshold, auto_evolve, sla, tier) < 6 THEN
         done := 'config';
     END IF;
     PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, auto_evolve, search_path);
+    PERFORM pgtrickle._set_sla(name, sla, tier, search_path);
     st.full_policy := coalesce(lower(full_policy), st.full_policy);
     IF auto_evolve AND query IS NULL THEN
         -- Columns that came before it was switched on.
@@ -266,6 +267,8 @@ BEGIN
     SET pgt_name = going.pgt_name, created_at = going.created_at, schedule = going.schedule,
         refresh_mode = going.refresh_mode, full_policy = going.full_policy, auto_threshold = going.auto_threshold,
         append_only = going.append_only, visibility = going.visibility, auto_evolve = going.auto_evolve,
+        freshness_deadline_ms = going.freshness_deadline_ms, refresh_tier = going.refresh_tier,
+        tier_by_hand = going.tier_by_hand,
         sinks_differ_since = CASE WHEN EXISTS (
             SELECT FROM pg_trigger t WHERE t.tgrelid = s.pgt_relid AND t.tgname = 'pgt_refuse_dml' AND t.tgenabled = 'D')
             THEN now() END,

@@ -220,7 +220,9 @@ def test_a_definition_goes_out_and_comes_back_with_every_option(db: Connection) 
         full_policy="error",
         auto_threshold="0.30000000000000004",
         auto_evolve="true",
+        sla="1m",
     )
+    db.execute("SELECT pgtrickle.alter_stream_table('dressed', tier => 'warm')")
     db.execute("SELECT pgtrickle.set_visibility('dressed', 'progressive'), pgtrickle.allow_direct_dml('dressed')")
     db.execute("SELECT pgtrickle.stream_table_to_publication('dressed')")
     before, plain = defined(db, "dressed"), defined(db, "plain")
