@@ -136,6 +136,8 @@ def check(name: str | None, sample: int | None, database_url: str | None) -> Non
 def _format_result(result: CheckResult) -> list[str]:
     if result.suspended:
         return [f"{result.table}: SUSPENDED: {result.suspended}"]
+    if result.skipped:
+        return [f"{result.table}: NOT EQUAL: {result.skipped}"]
     verdict = "equal" if result.equal else "DIFFERENT"
     lines = [f"{result.table}: {verdict} at {result.frontier}, {result.rows} rows"]
     lines += [f"  columns    {result.columns}"] if result.columns else []

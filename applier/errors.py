@@ -10,8 +10,9 @@ TrickleError
 ├── SourceStopped        the consumer cannot follow a source
 ├── PublicationChanged   the publications no longer stream all changes of a source
 ├── SourcesElsewhere     only PostgreSQL can run the query, and its rows are in another database
-├── SourceBusy           what a stream table reads is locked or altered at this moment: planned in a later tick
+├── SourceBusy           what a stream table reads is locked, altered or gated at this moment: for a later tick
 ├── TargetDiverged       a stream table does not hold the rows it should: another program wrote to it
+├── FuseBlown            more change rows than the fuse of a stream table lets through: it waits for reset_fuse
 ├── GroupCommitRefused   PostgreSQL rejects several stream tables in one transaction: write them one by one
 ├── PublishingFailed     the rows of one stream table cannot be written to its topic
 ├── CheckFailed          a stream table could not be compared with its query
@@ -32,6 +33,7 @@ TrickleError
 from __future__ import annotations
 
 from shared_schema.errors import TrickleError
+from shared_schema.lsn import Lsn
 
 
 class InstallError(TrickleError):
@@ -71,11 +73,19 @@ class SourcesElsewhere(TrickleError):
 
 
 class SourceBusy(TrickleError):
-    """What a stream table reads is locked, or altered at this moment; it is planned in a later tick."""
+    """What a stream table reads is locked, altered or gated at this moment; it is for a later tick."""
 
 
 class TargetDiverged(TrickleError):
     """A stream table does not hold the rows it should."""
+
+
+class FuseBlown(TrickleError):
+    """An LSN range up to `until` has more change rows (`changes`) than a fuse lets through (`limit`)."""
+
+    def __init__(self, problem: str, *, hint: str, until: Lsn, changes: int, limit: int) -> None:
+        super().__init__(problem, hint=hint)
+        self.until, self.changes, self.limit = until, changes, limit
 
 
 class GroupCommitRefused(TrickleError):

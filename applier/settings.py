@@ -78,12 +78,62 @@ class ApplierSettings(SharedSettings):
         json_schema_extra=LIVE,
         description="failed refreshes in a row after which a stream table is suspended",
     )
+    watermark_holdback_timeout: int = Field(
+        default=0,
+        ge=0,
+        le=2_592_000,
+        json_schema_extra=LIVE,
+        description="seconds after which stream tables that a watermark group holds are reported as stuck; 0 never",
+    )
     differential_max_change_ratio: float = Field(
         default=0.15,
         ge=0.0,
         le=1.0,
         json_schema_extra=LIVE,
         description="AUTO: fraction of the sources' rows that may change before the refresh is FULL",
+    )
+    prediction_window: int = Field(
+        default=60,
+        ge=1,
+        le=43_200,
+        json_schema_extra=LIVE,
+        description="AUTO: minutes of history from which the time of a refresh is predicted",
+    )
+    prediction_ratio: float = Field(
+        default=1.5,
+        ge=1.0,
+        le=100.0,
+        json_schema_extra=LIVE,
+        description="AUTO: FULL if a differential refresh is predicted to take more than this many times as long",
+    )
+    prediction_min_samples: int = Field(
+        default=5,
+        ge=3,
+        le=500,
+        json_schema_extra=LIVE,
+        description="AUTO: with fewer differential refreshes nothing is predicted, and the change ratio alone decides",
+    )
+    cost_cache_capacity: int = Field(
+        default=256,
+        ge=1,
+        le=100_000,
+        json_schema_extra=LIVE,
+        description="stream tables whose measured costs are held in memory; those of others are read from the history",
+    )
+    schedule_recommendation_min_samples: int = Field(
+        default=20,
+        ge=2,
+        le=500,
+        json_schema_extra=LIVE,
+        description="refreshes without which recommend_schedule() recommends nothing",
+    )
+    fuse_default_ceiling: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=1e12,
+        json_schema_extra=LIVE,
+        description="change rows of the sources (below 1: a share of the sources' rows) beyond which the fuse of a"
+        " stream table blows that has no fuse_ceiling of its own; 0 switches it off",
     )
     catch_up_rows: int = Field(
         default=100_000,
@@ -98,6 +148,13 @@ class ApplierSettings(SharedSettings):
         le=1_000_000_000,
         json_schema_extra=LIVE,
         description="change rows held for stream tables that are not refreshed; with more, their next refresh is FULL",
+    )
+    buffer_alert_threshold: int = Field(
+        default=1_000_000,
+        ge=1_000,
+        le=1_000_000_000,
+        json_schema_extra=LIVE,
+        description="change rows held in memory before an alert warns of their growth",
     )
     checkpoint_rows: int = Field(
         default=10_000,
@@ -175,6 +232,20 @@ class ApplierSettings(SharedSettings):
         json_schema_extra=LIVE,
         description="columns that are added to a source reach the stream tables whose query is written with *, and"
         " replaced views and functions and rewritten rows are followed; a stream table may have its own choice",
+    )
+    tiered_scheduling: bool = Field(
+        default=True,
+        json_schema_extra=LIVE,
+        description="tiers multiply the intervals of schedules, and deadlines order the refreshes that do not fit into"
+        " a tick; off: only frozen stream tables differ from the others",
+    )
+    auto_backoff: bool = Field(
+        default=True,
+        json_schema_extra=LIVE,
+        description="an interval is stretched while a refresh takes longer than 95 % of it",
+    )
+    sla_window_hours: int = Field(
+        default=24, ge=1, le=8_760, json_schema_extra=LIVE, description="hours of history that sla_summary() counts"
     )
     self_check_interval_s: int = Field(
         default=0,

@@ -7,7 +7,6 @@ hangs must not silence what is said to the other one. Nothing depends on a beat 
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -16,20 +15,19 @@ from types import TracebackType
 import psycopg
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from cdc_consumer.health import Connecting, Health, StandingBy
+from cdc_consumer.health import Health, Restarting
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.open_sink import read_state
 from cdc_consumer.sinks.topics import client_options
 from cdc_consumer.wal.catalog import Connection, connect
 from cdc_consumer.wal.log_clock import LogClock
+from shared_schema.alerts import AlertEvent, AlertSender
 from shared_schema.beats import BEAT_EVERY_S, Beat, Completeness, to_datetime
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
 from shared_schema.topics import beats_topic
 
 log = logging.getLogger(__name__)
-
-ALERT_CHANNEL = "pg_trickle_alert"
 
 REACH_S = 0.05
 """Between reading the clock and the beat: enough for the stream to reach the end of an idle server's log."""
@@ -47,7 +45,8 @@ _RIGHTS = """
 SELECT coalesce(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
                 AND has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE')
                 AND has_table_privilege(a.oid, 'SELECT'), false) AND NOT pg_is_in_recovery(),
-       n.oid IS NOT NULL
+       n.oid IS NOT NULL,
+       EXISTS (SELECT FROM pg_attribute t WHERE t.attrelid = c.oid AND t.attname = 'attempted_at')
 FROM (SELECT) AS one LEFT JOIN pg_namespace n ON n.nspname = 'pgtrickle'
 LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'pgt_consumer_beats'
 LEFT JOIN pg_class a ON a.relnamespace = n.oid AND a.relname = 'pgt_applier_beats'
@@ -62,6 +61,14 @@ ON CONFLICT (slot) DO UPDATE SET beat_at = excluded.beat_at, frontier = excluded
     earlier_complete_until = excluded.earlier_complete_until, problem = excluded.problem
 """
 
+_WRITE_ATTEMPTS = """
+UPDATE pgtrickle.pgt_consumer_beats b SET last_error = %(error)s, last_error_at = (%(at)s::timestamptz[])[1],
+       attempts = %(attempts)s, attempted_at = %(at)s
+WHERE b.slot = %(slot)s
+"""
+
+ERROR_CHARACTERS = 500
+
 _APPLIER = """
 SELECT extract(epoch FROM clock_timestamp() - a.beat_at)::float8 FROM pgtrickle.pgt_applier_beats a WHERE a.slot = %s
 """
@@ -70,12 +77,17 @@ SELECT extract(epoch FROM clock_timestamp() - a.beat_at)::float8 FROM pgtrickle.
 class Beats:
     """Beats while its context is open."""
 
-    def __init__(self, settings: ConsumerSettings, health: Health, clock: LogClock) -> None:
+    def __init__(self, settings: ConsumerSettings, health: Health, clock: LogClock, alerts: AlertSender) -> None:
         self._settings = settings
         self._health = health
         self._clock = clock
+        self._alerts = alerts
         self._database: Connection | None = None
         self._may_write = False
+        self._has_attempts = False
+        """Whether the catalog has columns for failed sessions; one of an older version has not."""
+        self._written_attempts = -1
+        """The failed sessions that the catalog knows; none before the first write, which clears an older instance's."""
         self._is_logged = False
         self._is_applier_silent = False
         self._read: tuple[int, float] | None = None
@@ -116,10 +128,17 @@ class Beats:
         except (TrickleError, KafkaException):
             log.warning("readers could not be told that the server lacks published changes")
 
-    @property
-    def _is_speaking(self) -> bool:
-        """Whether this instance has the slot: a standby says nothing for it."""
-        return not isinstance(self._health.session, Connecting | StandingBy)
+    def report_end(self, problem: str) -> None:
+        """Store why this process ends, for wal_source_status(): the beats cannot say it any more."""
+        if not self._health.has_slot:
+            return
+        self._health.enter(Restarting(problem))
+        try:
+            with self._open() as database:
+                if self._may_write:
+                    self._write(database)
+        except (TrickleError, psycopg.Error):
+            log.debug("the reason of the end could not be stored")
 
     # -- the database -------------------------------------------------------------------------------------------------
 
@@ -147,17 +166,32 @@ class Beats:
         self._known = self._clock.beat()
         self._is_read.set()
         if self._may_write:
-            if self._is_speaking:
-                beat, earlier = (_columns(known) for known in self._known)
-                values = (self._settings.slot, *beat, *earlier, self._health.problem or None)
-                self._database.execute(_WRITE, values)
+            if self._health.has_slot:
+                self._write(self._database)
             self._look_for_applier(self._database)
+
+    def _write(self, database: Connection) -> None:
+        beat, earlier = (_columns(known) for known in self._known)
+        values = (self._settings.slot, *beat, *earlier, self._health.problem or None)
+        database.execute(_WRITE, values)
+        # Only when it is new: the beat itself stays narrow.
+        if self._has_attempts and self._written_attempts != self._health.restarts:
+            restarts, (_, problem) = self._health.restarts, self._health.last_error or (0.0, None)
+            attempts = {
+                "slot": self._settings.slot,
+                "error": problem and problem[:ERROR_CHARACTERS],
+                "at": [to_datetime(int(at * 1_000_000)) for at in self._health.attempted_at_s] or None,
+                "attempts": restarts,
+            }
+            database.execute(_WRITE_ATTEMPTS, attempts)
+            self._written_attempts = restarts
 
     def _open(self) -> Connection:
         """Connect; a lost beat is repeated a second later, so no commit waits for a disk or a standby."""
         database = connect(self._settings.database_url.get_secret_value())
         database.execute("SET synchronous_commit = off; SET lock_timeout = '2s'")
-        self._may_write, is_installed = database.execute(_RIGHTS).fetchone() or (False, False)
+        found = database.execute(_RIGHTS).fetchone() or (False, False, False)
+        self._may_write, is_installed, self._has_attempts = found
         if is_installed and not self._may_write and not self._is_logged:
             rights = "GRANT SELECT, INSERT, UPDATE ON pgtrickle.pgt_consumer_beats to this role"
             log.warning("beats are not written to the database", extra={"problem": f"{rights} is missing"})
@@ -171,12 +205,11 @@ class Beats:
         now = time.monotonic()
         self._health.hear_applier(now - row[0], now)
         problem = self._health.applier_problem
-        if bool(problem) != self._is_applier_silent and self._is_speaking:
+        if bool(problem) != self._is_applier_silent and self._health.has_slot:
             self._is_applier_silent = bool(problem)
-            event = "applier_silent" if problem else "applier_back"
+            event = AlertEvent.APPLIER_SILENT if problem else AlertEvent.APPLIER_BACK
             log.warning("the applier is silent" if problem else "the applier is back", extra={"problem": problem})
-            content = {"event": event, "by": "pg-trickle-cdc", "detail": problem}
-            database.execute("SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, json.dumps(content)))
+            self._alerts.send(database, event, {"by": "pg-trickle-cdc", "detail": problem})
 
     # -- the broker ---------------------------------------------------------------------------------------------------
 
@@ -198,7 +231,7 @@ class Beats:
             producer.poll(CONFIRM_S)
 
     def _beat_broker(self, producer: Producer) -> None:
-        if not self._is_speaking:
+        if not self._health.has_slot:
             self._health.hear_broker(None)
             return
         if self._read is None:

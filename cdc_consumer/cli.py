@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +45,7 @@ def run(**flags: Any) -> None:
     from cdc_consumer.metrics import Metrics
     from cdc_consumer.settings_report import SettingsReport
     from cdc_consumer.wal.log_clock import LogClock
+    from shared_schema.alerts import AlertSender
     from shared_schema.status_server import StatusServer
 
     loaded = _with_stored(flags)
@@ -58,12 +60,22 @@ def run(**flags: Any) -> None:
         return {"slot": settings.slot} | health_report(health)
 
     server = StatusServer(settings.metrics_host, settings.metrics_port, metrics.registry, health, report)
-    with server, HealthProbe(settings, health, metrics.slot), Beats(settings, health, clock) as beats:
+    alerts = AlertSender(
+        time.monotonic,
+        lambda event: metrics.alerts.labels(event.value).inc(),
+        lambda: settings.schedule_alert_cooldown_seconds,
+    )
+    probe = HealthProbe(settings, health, metrics.slot, alerts)
+    with server, probe, Beats(settings, health, clock, alerts) as beats:
         settings_report = SettingsReport(settings.slot, loaded.in_use())
         try:
             pipeline.run_pipeline(settings, stop, health, metrics, settings_report, clock=clock)
         except (ForeignServer, ServerBehind) as error:
             beats.report_loss(error.problem)
+            beats.report_end(error.problem)
+            raise
+        except TrickleError as error:
+            beats.report_end(error.problem)
             raise
 
 

@@ -112,6 +112,10 @@ class CaptureOutdated(SourceError):
 
     retryable = True
 
+    def __init__(self, problem: str, table: TableId) -> None:
+        super().__init__(problem, hint="the table is copied again automatically")
+        self.table = table
+
 
 class CaptureFailed(SourceError):
     """A table cannot be copied at the moment."""

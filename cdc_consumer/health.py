@@ -20,6 +20,9 @@ next beat in the database."""
 STUCK_AFTER_S = 10.0
 """The consumer is not ready if the main loop has not run for this long: nothing moves."""
 
+ATTEMPTS_KEPT = 5
+"""So many times of failed sessions are reported, the newest first."""
+
 ALIVE_WITHIN_S = 30.0
 """The loop runs many times a second; if it has not run for this long, it is stuck."""
 
@@ -93,6 +96,8 @@ class Health:
         """Sessions that were restarted after an error."""
         self.last_error: tuple[float, str] | None = None
         """When a session last failed, and why."""
+        self.attempted_at_s: tuple[float, ...] = ()
+        """When the last sessions failed, by the source's clock in seconds since 1970, the newest first."""
         self._beat = time.monotonic()
         self._source_at: float | None = None
         """When the server answered a beat; None before the first."""
@@ -107,9 +112,16 @@ class Health:
         """Record what the session does from now on."""
         if isinstance(state, Restarting):
             self.is_behind = False
-            self.restarts += 1
             self.last_error = time.time(), state.problem
+            self.attempted_at_s = (self.source_now_s, *self.attempted_at_s)[:ATTEMPTS_KEPT]
+            # Last: the thread of the beats writes the others when this one is new.
+            self.restarts += 1
         self.session = state
+
+    @property
+    def has_slot(self) -> bool:
+        """Whether this instance has the slot: a standby says nothing for it."""
+        return not isinstance(self.session, Connecting | StandingBy)
 
     def record_lag(self, *, behind: bool) -> None:
         """Record whether the stream falls behind the server."""

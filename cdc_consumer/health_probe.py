@@ -1,7 +1,7 @@
 """Checks source and sink every few seconds on a separate thread: reads the slot, and tests whether the broker answers.
 
 The stream notices an outage only when it has something to send; an operator wants to know earlier. This thread changes
-nothing but the probed part of `Health` and the gauges of the slot.
+nothing but the probed part of `Health` and the gauges of the slot. It sends an alert when the slot holds back much.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ import logging
 import threading
 from types import TracebackType
 
-from cdc_consumer.health import Health
+import psycopg
+
+from cdc_consumer.health import Health, SlotReading
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.open_sink import Probe, open_probe
 from cdc_consumer.slot_gauges import SlotGauges
 from cdc_consumer.wal.catalog import Connection, connect
 from cdc_consumer.wal.slot import read_slot
+from shared_schema.alerts import AlertSender
 from shared_schema.errors import TrickleError
+from shared_schema.slot_lag import SlotLagThresholds, slot_lag_alert
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +31,12 @@ PROBE_EVERY_S = 2.0
 class HealthProbe:
     """Runs while its context is open."""
 
-    def __init__(self, settings: ConsumerSettings, health: Health, gauges: SlotGauges) -> None:
+    def __init__(self, settings: ConsumerSettings, health: Health, gauges: SlotGauges, alerts: AlertSender) -> None:
         self._settings = settings
         self._health = health
         self._gauges = gauges
+        self._alerts = alerts
+        self._lag = SlotLagThresholds(settings.slot_lag_warning_threshold_mb, settings.slot_lag_critical_threshold_mb)
         self._catalog: Connection | None = None
         self._probe: Probe | None = None
         self._closed = threading.Event()
@@ -61,7 +67,22 @@ class HealthProbe:
             return error.problem
         if reading is not None:
             self._gauges.show(reading)
+            self._report_lag(self._catalog, reading)
         return None
+
+    def _report_lag(self, catalog: Connection, reading: SlotReading) -> None:
+        """Send an alert if the slot holds back too much log; not from an instance that waits for the slot."""
+        if not self._health.has_slot:
+            return
+        lag = max(0, reading.position.value - reading.confirmed_flush.value)
+        alert = slot_lag_alert(self._settings.slot, lag, self._lag)
+        if alert is None:
+            return
+        try:
+            self._alerts.send(catalog, alert.event, {"by": "pg-trickle-cdc", **alert.fields})
+        except psycopg.Error as error:
+            # A server in recovery cannot notify anybody.
+            log.debug("an alert could not be sent", extra={"error": str(error).splitlines()[0]})
 
     def _probe_sink(self) -> str | None:
         try:

@@ -59,6 +59,10 @@ class Metrics:
         )
         self.messages = Counter(f"{name}_messages", "Messages received from the server", registry=registry)
         self.retries = Counter(f"{name}_retries", "Operations repeated after an error", ["what"], registry=registry)
+        # The same name as in the other program: whoever sends it, it is one event.
+        self.alerts = Counter(
+            "pg_trickle_alerts", "Alerts sent to the channel pg_trickle_alert", ["event"], registry=registry
+        )
         self._unpublished: tuple[int, int] = (0, 0)
         """Source commits received and not published, and the commit time in microseconds of the oldest."""
         self._unacknowledged = Gauge(

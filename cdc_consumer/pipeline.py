@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
+from cdc_consumer.catalog_check import CatalogCheck
 from cdc_consumer.errors import CaptureOutdated, OversizeMessage, StopRequested, TableUnreadable
 from cdc_consumer.frame_handler import FrameHandler
 from cdc_consumer.health import Health, Restarting, StandingBy, Streaming
 from cdc_consumer.initial_copy import InitialCopy
-from cdc_consumer.leaf_check import LeafCheck
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.pgoutput.messages import Relation
 from cdc_consumer.pgoutput.relations import RelationFacts, Relations
@@ -40,6 +40,7 @@ from cdc_consumer.sinks.open_sink import find_schema, is_sink_empty, open_sink, 
 from cdc_consumer.sinks.sink import StoredState
 from cdc_consumer.snapshot.captured_tables import CapturedTables
 from cdc_consumer.snapshot.captures import Captures
+from cdc_consumer.snapshot.comparison import CatalogComparison
 from cdc_consumer.snapshot.load import Loader
 from cdc_consumer.snapshot.watch import CaptureWatch
 from cdc_consumer.transaction_batcher import TransactionBatcher
@@ -52,6 +53,7 @@ from cdc_consumer.wal.catalog import (
     publish_leaves,
     relation_facts,
 )
+from cdc_consumer.wal.compared import ComparedPositions
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.history import HistoryCheck
@@ -81,9 +83,12 @@ def run_pipeline(
     """Stream until `stop` is set. A session that fails after the process once worked is restarted."""
     worked = False
     refused: dict[TableId, str] = {}
+    overdue: set[TableId] = set()
     while not stop.is_set():
         try:
-            with open_relay(settings, stop, health, metrics, report, refused=refused, clock=clock) as relay:
+            with open_relay(
+                settings, stop, health, metrics, report, refused=refused, overdue=overdue, clock=clock
+            ) as relay:
                 while not stop.is_set():
                     relay.run_once()
                 relay.finish()
@@ -105,6 +110,7 @@ def run_pipeline(
             metrics.count_restart()
         except CaptureOutdated as error:
             worked = True
+            overdue.add(error.table)
             health.enter(Restarting(error.problem))
             metrics.count_restart()
             log.warning("rows changed without being in the log, restarting", extra={"problem": error.problem})
@@ -127,11 +133,13 @@ def open_relay(
     report: SettingsReport,
     *,
     refused: Mapping[TableId, str],
+    overdue: Collection[TableId],
     clock: LogClock,
 ) -> Iterator[Relay]:
     """Connect to source and sink, acquire the slot, fence other writers, and connect the parts.
 
-    `refused` are tables that have rows which the sink does not accept, and the reason.
+    `refused` are tables that have rows which the sink does not accept, and the reason; `overdue` are tables whose rows
+    changed without being in the log, and of which nobody requested a copy.
     """
     database_url = settings.database_url.get_secret_value()
     with ExitStack() as stack:
@@ -164,7 +172,7 @@ def open_relay(
         clock.resume(point.frontier)
         is_new_slot = state.progress is None and not is_sink_empty(settings)
         # Captures
-        outdated = find_outdated(catalog, settings, state)
+        outdated = find_outdated(catalog, settings, state, overdue)
         left = hold_frontier(frontier, state, {*refused, *find_unrecorded(catalog, state), *outdated})
         tables = CapturedTables(state.captures, metrics, left)
         if state.progress is not None and tables.held_at is not None:
@@ -191,6 +199,7 @@ def open_relay(
         part = resumable_part(state.progress, settings.publications)
         rows = TransactionRows(routes, tables, schema_versions, sink, metrics=metrics, part=part)
         # Topic and acknowledgement
+        compared = ComparedPositions()
         batcher = TransactionBatcher(
             settings=settings,
             frontier=frontier,
@@ -200,6 +209,7 @@ def open_relay(
             captures=captures,
             metrics=metrics,
             clock=clock,
+            compared=compared,
             has_frontier=state.progress is not None,
         )
         initial_copy = InitialCopy(
@@ -215,6 +225,17 @@ def open_relay(
             is_new_slot=is_new_slot,
         )
         stack.callback(initial_copy.close)
+        catalog_check = CatalogCheck(
+            tables=tables,
+            captures=captures,
+            routes=routes,
+            frontier=frontier,
+            batcher=batcher,
+            comparison=CatalogComparison(database_url, settings.publications),
+            compared=compared,
+            readers_are_here=settings.mode == "sidecar",
+        )
+        stack.callback(catalog_check.close)
         frame_handler = FrameHandler(
             frontier=frontier,
             history=HistoryCheck(state.progress, point.begins_at) if state.progress else None,
@@ -240,7 +261,7 @@ def open_relay(
             rows=rows,
             captures=captures,
             initial_copy=initial_copy,
-            leaf_check=LeafCheck(tables, captures, routes, frontier, batcher.batch),
+            catalog_check=catalog_check,
             batcher=batcher,
             sink=sink,
             feedback=feedback,

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import time
 
+from cdc_consumer.catalog_check import CatalogCheck
 from cdc_consumer.frame_handler import FrameHandler
 from cdc_consumer.health import Health, Streaming
 from cdc_consumer.initial_copy import InitialCopy
-from cdc_consumer.leaf_check import LeafCheck
 from cdc_consumer.ring.hot_sources import HotSources
 from cdc_consumer.ring.receiver import Receiver
 from cdc_consumer.rows import TransactionRows
@@ -23,6 +23,9 @@ from cdc_consumer.wal.frontier import Frontier
 FEW_FRAMES, GATHER_S = 32, 0.0005
 """The server flushes every message separately. After fewer frames than this the loop pauses for GATHER_S, so that the
 next read returns enough frames to be worth its system calls."""
+
+LOOK_WAIT_S = 0.005
+"""How long one round waits for the server while readers elsewhere wait for a look at the catalog."""
 
 
 class Relay:
@@ -39,7 +42,7 @@ class Relay:
         rows: TransactionRows,
         captures: Captures,
         initial_copy: InitialCopy,
-        leaf_check: LeafCheck,
+        catalog_check: CatalogCheck,
         batcher: TransactionBatcher,
         sink: Sink,
         feedback: Feedback,
@@ -53,7 +56,7 @@ class Relay:
         self._rows = rows
         self._captures = captures
         self._initial_copy = initial_copy
-        self._leaf_check = leaf_check
+        self._catalog_check = catalog_check
         self._batcher = batcher
         self._sink = sink
         self._feedback = feedback
@@ -86,6 +89,8 @@ class Relay:
             return []
         self._hot.measure(self._rows.written_by_table)
         wait_s = 0.0 if self._initial_copy.is_active else self._batcher.wait_s()
+        if self._catalog_check.is_awaited:
+            wait_s = min(wait_s, LOOK_WAIT_S)
         return self._receiver.take(self._settings.wal_max_changes_per_poll, wait_s)
 
     def _write_rows(self, frames: list[bytes]) -> None:
@@ -96,8 +101,8 @@ class Relay:
         self._sink.poll()
 
     def _copy_tables(self, *, idle: bool) -> None:
+        self._catalog_check.run()
         self._captures.check()
-        self._leaf_check.follow()
         self._initial_copy.keep_changes()
         self._initial_copy.stop_refused()
         self._initial_copy.begin_if_reached()

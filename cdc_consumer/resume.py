@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from cdc_consumer.errors import (
@@ -41,7 +42,7 @@ from cdc_consumer.wal.slot import (
     check_wal_level,
     inspect_slot,
 )
-from cdc_consumer.wal.table_facts import compare_tables
+from cdc_consumer.wal.table_facts import find_all_left_out, find_outdated_tables, read_table_facts, sources_of_applier
 from shared_schema.errors import SettingsError
 from shared_schema.lsn import Lsn
 from shared_schema.progress import CommitPart, Progress
@@ -109,15 +110,25 @@ def find_unrecorded(catalog: Connection, state: StoredState) -> list[TableId]:
     return unrecorded
 
 
-def find_outdated(catalog: Connection, settings: ConsumerSettings, state: StoredState) -> list[TableId]:
-    """Return captured tables whose rows changed without being in the log, and that nobody else compares.
+def find_outdated(
+    catalog: Connection, settings: ConsumerSettings, state: StoredState, overdue: Collection[TableId]
+) -> list[TableId]:
+    """Return captured tables whose rows changed without being in the log, and of which no applier requests a copy;
+    for those that are `overdue` one should have.
 
     They must be copied again before the frontier may advance. Of a table that is not published no copy is possible: its
     readers are told when the catalog is compared.
     """
-    published = {table.relid for table in published_tables(catalog, settings.publications)}
-    by_relid = {c.relid: c for c in state.captures.values() if c.facts and c.relid in published}
-    _, outdated = compare_tables(catalog, settings.publications, by_relid)
+    of_applier = sources_of_applier(catalog)
+    published = [
+        table
+        for table in published_tables(catalog, settings.publications)
+        if (known := state.captures.get(table.table)) is not None and known.relid == table.relid and not known.stopped
+        if table.relid not in of_applier or table.table in overdue
+    ]
+    by_relid = {table.relid: state.captures[table.table] for table in published}
+    facts = read_table_facts(catalog, settings.publications, by_relid)
+    outdated = find_outdated_tables(by_relid, facts, find_all_left_out(published, facts))
     for table, problem in outdated.items():
         log.warning("table is copied again", extra={"table": str(table), "seen": problem})
     return list(outdated)

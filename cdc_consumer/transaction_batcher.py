@@ -16,6 +16,7 @@ from cdc_consumer.progress_records import ProgressRecords
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.sink import Sink
 from cdc_consumer.snapshot.captures import Captures
+from cdc_consumer.wal.compared import ComparedPositions
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.log_clock import LogClock
@@ -43,6 +44,7 @@ class TransactionBatcher:
         captures: Captures,
         metrics: Metrics,
         clock: LogClock,
+        compared: ComparedPositions,
         has_frontier: bool,
     ) -> None:
         self._settings = settings
@@ -53,6 +55,7 @@ class TransactionBatcher:
         self._captures = captures
         self._metrics = metrics
         self._clock = clock
+        self._compared = compared
         self.batch = OpenBatch()
         self.has_frontier = has_frontier
         """Whether a frontier was ever published for this slot."""
@@ -126,7 +129,10 @@ class TransactionBatcher:
         )
         last, first_us = progress.last_commit, self.batch.oldest_us
         progress = replace(
-            progress, complete_until_us=self._clock.until_at(target, last), first_commit_us=first_us or None
+            progress,
+            complete_until_us=self._clock.until_at(target, last),
+            first_commit_us=first_us or None,
+            compared=self._compared.range,
         )
         self._sink.commit((*captures, *checkpoint, progress))
         self._frontier.mark_published(target, written)

@@ -83,6 +83,20 @@ class CheckpointPlace:
 
 
 @dataclass(frozen=True)
+class ComparedRange:
+    """Frontiers at which the captured tables were compared with the catalog: neither were rows altered behind the log,
+    nor were changes left out without saying so. A frontier that is in no range must not be shown by readers that cannot
+    compare themselves: either it was not compared yet, or rows were wrong there and were replaced afterwards."""
+
+    since: Lsn
+    until: Lsn
+
+    def includes(self, frontier: Lsn) -> bool:
+        """Whether readers that cannot compare themselves may show the frontier."""
+        return self.since <= frontier <= self.until
+
+
+@dataclass(frozen=True)
 class Progress:
     """The frontier up to which a slot's topics are complete, and the server to which the frontier belongs."""
 
@@ -113,6 +127,8 @@ class Progress:
     """Every source commit that was durable before this moment of the source's clock is before the frontier."""
     first_commit_us: int | None = None
     """Commit time of the first source commit of this transaction."""
+    compared: ComparedRange | None = None
+    """For readers that do not see the catalog of the sources; None from writers that do not compare all tables."""
 
     @property
     def resume_at(self) -> Lsn:
@@ -146,6 +162,7 @@ class Progress:
                 **({"captures": [c.fields() for c in self.captures]} if self.captures else {}),
                 **({} if self.complete_until_us is None else {"complete_until": self.complete_until_us}),
                 **({} if self.first_commit_us is None else {"first_commit_ts": self.first_commit_us}),
+                **({} if self.compared is None else {"compared": _compared_fields(self.compared)}),
             },
             separators=(",", ":"),
         ).encode()
@@ -184,8 +201,8 @@ class Capture:
     """What identifies the attachment of each leaf partition: it differs after it was detached and attached again."""
     left_out: str = ""
     facts: str = ""
-    """What the relation was like when its rows on the topic were last right, where nobody but the writer compares it;
-    `cdc_consumer/wal/table_facts.py` reads it."""
+    """What the relation was like when its rows on the topic were last right; `cdc_consumer/wal/table_facts.py` reads
+    it."""
 
     @property
     def key(self) -> bytes:
@@ -291,6 +308,17 @@ def _unfinished(fields: dict[str, Any] | None) -> UnfinishedCopies | None:
     return UnfinishedCopies(Lsn.parse(fields["lsn"]), tuple(TableId(*names) for names in fields["tables"]))
 
 
+def _compared_fields(compared: ComparedRange) -> list[str]:
+    return [str(compared.since), str(compared.until)]
+
+
+def _compared(fields: list[str] | None) -> ComparedRange | None:
+    if fields is None:
+        return None
+    since, until = fields
+    return ComparedRange(Lsn.parse(since), Lsn.parse(until))
+
+
 def _offset_fields(offsets: Offsets) -> dict[str, dict[str, int]]:
     return {topic: {str(p): o for p, o in partitions.items()} for topic, partitions in offsets.items()}
 
@@ -346,6 +374,7 @@ def decode_progress(value: bytes) -> ProgressRecord:
                     tuple(_capture(capture) for capture in record.get("captures", ())),
                     record.get("complete_until"),
                     record.get("first_commit_ts"),
+                    _compared(record.get("compared")),
                 )
             case "capture":
                 return _capture(record)

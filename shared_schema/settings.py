@@ -46,6 +46,25 @@ class SharedSettings(BaseSettings):
         default="info", description="lowest level that is logged"
     )
 
+    slot_lag_warning_threshold_mb: int = Field(
+        default=100,
+        ge=1,
+        le=1_000_000_000,
+        description="log that the slot may hold back, in megabytes, before health_check() and an alert warn",
+    )
+    slot_lag_critical_threshold_mb: int = Field(
+        default=1_024,
+        ge=1,
+        le=1_000_000_000,
+        description="log that the slot may hold back, in megabytes, before health_check() and an alert say critical",
+    )
+    schedule_alert_cooldown_seconds: int = Field(
+        default=300,
+        ge=0,
+        le=86_400,
+        description="how long an alert about a stream table is not repeated; changes of state are always sent",
+    )
+
     @field_validator("topic_prefix")
     @classmethod
     def _check_prefix(cls, value: str) -> str:

@@ -126,6 +126,18 @@ class Traces:
         """Return how many change rows the relations have in the LSN range, without Spark."""
         return sum(int(trace.overlay(lsn_range).num_rows) for trace in self._present(tables))
 
+    def largest_commit(self, tables: Iterable[TableId], lsn_range: LsnRange) -> tuple[Lsn, dict[TableId, int]] | None:
+        """Return where the commit with the most change rows in the LSN range is, and its rows per relation; without
+        Spark. None when nothing changed."""
+        sizes: dict[int, dict[TableId, int]] = {}
+        for trace in self._present(tables):
+            for one in trace.overlay(lsn_range)[LSN].value_counts().to_pylist():
+                sizes.setdefault(one["values"], {})[trace.table] = one["counts"]
+        if not sizes:
+            return None
+        at = max(sizes, key=lambda lsn: (sum(sizes[lsn].values()), -lsn))
+        return Lsn(at), sizes[at]
+
     def volume(self, tables: Iterable[TableId], lsn_range: LsnRange) -> int:
         """Return how many change rows the relations have in the LSN range, where a large row counts as several."""
         return sum(volume(trace.overlay(lsn_range)) for trace in self._present(tables))

@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from applier.catalog.database import Connection, Database
+from applier.catalog.service import send_alert
 from applier.errors import Superseded
+from shared_schema.alerts import AlertEvent
 from shared_schema.errors import TrickleError
 
 
@@ -50,7 +52,12 @@ class PendingAlterations:
 
     def refuse(self, pgt_id: int, error: TrickleError) -> None:
         """Keep the old query; store the reason in the catalog and send it as an alert."""
-        self._connection.execute(
-            "SELECT pgtrickle._refuse_alteration(%s, %s, %s, %s)",
-            (pgt_id, type(error).__name__, error.problem, error.hint),
-        )
+        with self._connection.transaction():
+            row = self._connection.execute(
+                "SELECT pgtrickle._refuse_alteration(%s, %s, %s, %s)",
+                (pgt_id, type(error).__name__, error.problem, error.hint),
+            ).fetchone()
+            # The stream table whose query stays; None if it was dropped meanwhile.
+            kept = int(str(row[0])) if row and row[0] is not None else pgt_id
+            about = {"error": error.problem, "hint": error.hint}
+            send_alert(self._connection, AlertEvent.ALTERATION_REFUSED, pgt_id=kept, **about)

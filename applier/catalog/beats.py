@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
 
 from applier.catalog.database import Connection, Database
 from applier.catalog.service import send_alert
+from shared_schema.alerts import Alert
 from shared_schema.beats import Beat, Completeness, to_datetime
+from shared_schema.table_schema import TableId
 
 SETTLED_S = 2
 """A stored moment is only replaced by one that is this much later: under load the ticks themselves store later ones."""
 
 _WRITE = """
 INSERT INTO pgtrickle.pgt_applier_beats (slot, beat_at, problem, heard_at, clock_offset,
-    frontier, complete_until, earlier_frontier, earlier_complete_until, consumer_problem)
+    frontier, complete_until, earlier_frontier, earlier_complete_until, consumer_problem, counters)
 VALUES (%(slot)s, clock_timestamp(), %(problem)s, clock_timestamp() - make_interval(secs => %(heard_ago_s)s::float8),
     clock_timestamp() - %(source_now)s::timestamptz, %(frontier)s::pg_lsn, %(until)s, %(earlier_frontier)s::pg_lsn,
-    %(earlier_until)s, %(consumer_problem)s)
+    %(earlier_until)s, %(consumer_problem)s, %(counters)s)
 ON CONFLICT (slot) DO UPDATE SET beat_at = excluded.beat_at, problem = excluded.problem, heard_at = excluded.heard_at,
     clock_offset = excluded.clock_offset, frontier = excluded.frontier, complete_until = excluded.complete_until,
     earlier_frontier = excluded.earlier_frontier, earlier_complete_until = excluded.earlier_complete_until,
-    consumer_problem = excluded.consumer_problem
+    consumer_problem = excluded.consumer_problem, counters = excluded.counters
 """
 
 _CONSUMER = """
@@ -28,9 +35,28 @@ SELECT extract(epoch FROM clock_timestamp() - c.beat_at)::float8, c.problem
 FROM pgtrickle.pgt_consumer_beats c WHERE c.slot = %s
 """
 
-_STALENESS = """
-SELECT s.pgt_schema, s.pgt_name, extract(epoch FROM f.staleness)::float8
-FROM pgtrickle._freshness f JOIN pgtrickle.pgt_stream_tables s USING (pgt_id) WHERE f.staleness IS NOT NULL
+_WATCHED = """
+SELECT s.pgt_id, s.pgt_schema, s.pgt_name, s.status, extract(epoch FROM f.staleness)::float8 AS staleness_s,
+       coalesce(pgtrickle._is_stale(s.status, i.tier, f.staleness, t.next_refresh_at), false)
+           AND NOT EXISTS (SELECT FROM pgtrickle._held_by(s.pgt_id)) AS is_stale,
+       coalesce(i.tier = 'frozen', false) AS is_frozen,
+       CASE WHEN s.status = 'SUSPENDED' AND s.last_error_code = 'FuseBlown'
+            THEN extract(epoch FROM clock_timestamp() - s.fuse_blown_at)::float8 END AS fuse_blown_s,
+       r.requested_at AS reinit_requested_at, coalesce(r.reason, '') AS reinit_reason,
+       coalesce(r.detail, '') AS reinit_detail, a.refresh_id AS slow_refresh_id, a.took_ms AS slow_refresh_ms
+FROM pgtrickle.pgt_stream_tables s
+LEFT JOIN pgtrickle._freshness f USING (pgt_id)
+LEFT JOIN pgtrickle.pgt_runtime t USING (pgt_id)
+LEFT JOIN pgtrickle._tiers i USING (pgt_id)
+LEFT JOIN pgtrickle.pgt_reinitializations r ON r.pgt_id = s.pgt_id AND r.refused_at IS NULL
+LEFT JOIN pgtrickle._slow_refreshes(interval '10 min') a ON a.pgt_id = s.pgt_id
+"""
+
+_SLOT_LAG = """
+SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), r.confirmed_flush_lsn)::int8
+FROM pg_replication_slots r
+WHERE r.slot_name = %s AND r.database = current_database() AND NOT pgtrickle._sources_elsewhere()
+  AND NOT pg_is_in_recovery()
 """
 
 _SETTLE = """
@@ -54,12 +80,43 @@ class Heard:
     """The source's clock at present."""
 
 
+@dataclass(frozen=True)
+class WatchedTable:
+    """What alerts depend on, of one stream table."""
+
+    pgt_id: int
+    pgt_schema: str
+    pgt_name: str
+    status: str
+    staleness_s: float | None
+    is_stale: bool
+    """Whether it is far behind its schedule, as `health_check()` decides it."""
+    is_frozen: bool = False
+    """Whether its tier is frozen."""
+    fuse_blown_s: float | None = None
+    """For how many seconds its fuse has been blown; None if it is not."""
+    reinit_requested_at: datetime | None = None
+    """When it was requested to compute everything once more, if that is pending."""
+    reinit_reason: str = ""
+    reinit_detail: str = ""
+    slow_refresh_id: int | None = None
+    """Its newest refresh that took unusually long, where self-monitoring is set up."""
+    slow_refresh_ms: int | None = None
+
+    @property
+    def table(self) -> TableId:
+        """Its name."""
+        return TableId(self.pgt_schema, self.pgt_name)
+
+
 class BeatStore:
     """Writes and reads beats; every method is one transaction."""
 
-    def __init__(self, database: Database, slot: str) -> None:
+    def __init__(self, database: Database, slot: str, counters: Callable[[], dict[str, int]] = dict) -> None:
+        """`counters` returns what the scheduler has counted since the start."""
         self._database = database
-        self._slot = slot
+        self.slot = slot
+        self._counters = counters
 
     @property
     def _connection(self) -> Connection:
@@ -71,7 +128,7 @@ class BeatStore:
         frontier, until = _columns(beat.now if beat else None)
         earlier_frontier, earlier_until = _columns(beat.earlier if beat else None)
         values = {
-            "slot": self._slot,
+            "slot": self.slot,
             "problem": problem or None,
             "heard_ago_s": heard.ago_s if heard else None,
             "source_now": to_datetime(heard.source_now_us) if heard else None,
@@ -80,6 +137,7 @@ class BeatStore:
             "earlier_frontier": earlier_frontier,
             "earlier_until": earlier_until,
             "consumer_problem": beat.problem if beat else None,
+            "counters": Jsonb(self._counters()),
         }
         self._connection.execute(_WRITE, values)
 
@@ -95,17 +153,22 @@ class BeatStore:
 
     def consumer(self) -> tuple[float, str | None] | None:
         """Return the age in seconds of the beat that the consumer wrote here, and its problem; None without one."""
-        row = self._connection.execute(_CONSUMER, (self._slot,)).fetchone()
+        row = self._connection.execute(_CONSUMER, (self.slot,)).fetchone()
         return None if row is None else (float(str(row[0])), None if row[1] is None else str(row[1]))
 
-    def staleness(self) -> dict[tuple[str, str], float]:
-        """Return the staleness of every stream table in seconds, by schema and name."""
-        rows = self._connection.execute(_STALENESS).fetchall()
-        return {(str(schema), str(name)): float(str(seconds)) for schema, name, seconds in rows}
+    def watched(self) -> list[WatchedTable]:
+        """Return what alerts depend on, of every stream table."""
+        with self._connection.cursor(row_factory=class_row(WatchedTable)) as cursor:
+            return cursor.execute(_WATCHED).fetchall()
 
-    def alert(self, event: str, detail: str) -> None:
+    def slot_lag_bytes(self) -> int | None:
+        """Return how much log the slot holds back; None if there is no slot here."""
+        row = self._connection.execute(_SLOT_LAG, (self.slot,)).fetchone()
+        return None if row is None or row[0] is None else int(str(row[0]))
+
+    def alert(self, alert: Alert) -> None:
         """Notify every listener of the alert channel."""
-        send_alert(self._connection, event, by="pg-trickle-applier", detail=detail)
+        send_alert(self._connection, alert.event, by="pg-trickle-applier", **alert.fields)
 
 
 def _columns(known: Completeness | None) -> tuple[object, object]:

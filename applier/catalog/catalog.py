@@ -7,6 +7,8 @@ from applier.catalog.checkpoints import Checkpoints
 from applier.catalog.database import Database
 from applier.catalog.dependencies import DependencyStore
 from applier.catalog.frontiers import Frontiers
+from applier.catalog.fuses import FuseSamples
+from applier.catalog.gates import GateStore
 from applier.catalog.history import History
 from applier.catalog.service import ServiceState
 from applier.catalog.sources import SourceFacts
@@ -20,8 +22,10 @@ class Catalog:
         self.stream_tables = StreamTableStore(database)
         self.frontiers = Frontiers(database)
         self.history = History(database)
+        self.fuse_samples = FuseSamples(database)
         self.checkpoints = Checkpoints(database)
         self.alterations = PendingAlterations(database)
         self.sources = SourceFacts(database)
         self.dependencies = DependencyStore(database)
         self.service = ServiceState(database)
+        self.gates = GateStore(database)

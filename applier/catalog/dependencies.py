@@ -9,8 +9,8 @@ from typing import Any
 
 from psycopg.rows import tuple_row
 
-from applier.catalog.commits import SessionAtWork
 from applier.catalog.database import Connection, Database
+from shared_schema.commits import SESSIONS, SessionAtWork, session_of
 from shared_schema.dependency_facts import DependencyFacts, RelationFact, read_facts, read_relation
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import TableId
@@ -59,30 +59,6 @@ SELECT concat_ws(' ',
 """
 _SCHEMA_MEMBERS = """,
     (SELECT sum(hashint8extended((p.oid::int8 << 32) + p.xmin::text::int8, 11)) FROM pg_publication_namespace p))
-"""
-
-_SESSIONS = """
-WITH sessions AS MATERIALIZED (
-    -- Our own sessions alter nothing that a plan rests on, whatever they stage or index for minutes. What follows in a
-    -- text that is cut is not known.
-    SELECT a.pid, a.backend_xid::text AS xid, a.state, a.wait_event, a.backend_type,
-           coalesce(a.wait_event_type = 'Lock', false) AS waits_for_lock,
-           CASE WHEN a.application_name = 'pg-trickle-applier' AND a.usename = session_user THEN 'select'
-                WHEN length(a.query) > 4000
-                  OR octet_length(a.query) >= pg_size_bytes(current_setting('track_activity_query_size')) - 4
-                THEN left(a.query, 4000) || '; …' ELSE a.query END AS query
-    FROM pg_stat_activity a
-    WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
-      AND (a.backend_xid IS NOT NULL OR a.query ~* '^\\s*(/\\*.*?\\*/\\s*|--[^\\n]*\\n\\s*)*commit\\s+prepared')
-), locks AS MATERIALIZED (
-    SELECT l.pid, coalesce(l.relation, l.objid)::int8 AS oid FROM pg_locks l
-    WHERE l.granted AND l.locktype IN ('relation', 'object')
-      AND l.mode IN ('ShareUpdateExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-      AND l.database IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
-)
-SELECT s.pid, coalesce(s.xid, ''), s.state, coalesce(s.wait_event, ''), s.query,
-       coalesce(s.backend_type, ''), ARRAY(SELECT l.oid FROM locks l WHERE l.pid = s.pid), s.waits_for_lock
-FROM sessions s
 """
 
 
@@ -158,11 +134,8 @@ class DependencyStore:
     def sessions_at_work(self) -> list[SessionAtWork]:
         """Return the other sessions of the database whose transaction may be committing at this moment."""
         with self._connection.cursor(row_factory=tuple_row) as cursor:
-            rows = cursor.execute(_SESSIONS.encode(), prepare=True).fetchall()
-        return [
-            SessionAtWork(pid, xid, state, wait_event, query, backend, frozenset(locked), waits_for_lock)
-            for pid, xid, state, wait_event, query, backend, locked, waits_for_lock in rows
-        ]
+            rows = cursor.execute(SESSIONS.encode(), prepare=True).fetchall()
+        return [session_of(row) for row in rows]
 
     def load(self) -> dict[int, DependencyFacts]:
         """Return the stored facts by stream table."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 from psycopg.errors import ForeignKeyViolation
@@ -37,8 +37,21 @@ class RefreshExecution:
     started: datetime
     rows_in: int
     compute_ms: float
+    fresh_until: datetime | None = None
+    """The age of the rows that it replaces counts from here; None for a first fill."""
     request: datetime | None = None
     """When it was requested to compute everything once more, if this does it: always recorded."""
+    source_rows: int | None = None
+    """Rows of its sources at that time."""
+
+
+@dataclass(frozen=True)
+class AssignedPace:
+    """The tier that was assigned to a stream table for an SLA, and how far its interval is stretched."""
+
+    tier: str | None
+    for_ms: int | None
+    interval_stretch: float
 
 
 @dataclass(frozen=True)
@@ -53,8 +66,25 @@ class HistoryRow:
     lsn_range: LsnRange
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredRefresh:
+    """What one refresh took: by the history, the method that was executed."""
+
+    at: datetime
+    is_full: bool
+    rows: float
+    """Change rows; of a full refresh the rows of the sources."""
+    compute_ms: float
+    write_ms: float
+
+
+_COSTS = """
+SELECT c.at, c.is_full, c.row_count, c.compute_ms, c.write_ms FROM pgtrickle._measured_costs(%s, %s) c ORDER BY c.at
+"""
+
+
 class History:
-    """Writes the history and the state of refreshes; every method is one transaction."""
+    """Reads and writes the history and the state of refreshes; every method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -74,6 +104,14 @@ class History:
                 (pgt_id, mode, reason, next_refresh_at),
             )
 
+    def note_pace(self, pgt_id: int, pace: AssignedPace) -> None:
+        """Store the assigned tier and the stretch of a stream table."""
+        self._connection.execute(
+            "UPDATE pgtrickle.pgt_runtime SET assigned_tier = %s, assigned_for_ms = %s, interval_stretch = %s"
+            " WHERE pgt_id = %s",
+            (pace.tier, pace.for_ms, pace.interval_stretch, pgt_id),
+        )
+
     def note_errors(self, pgt_id: int, errors: int) -> None:
         """Store the number of consecutive failures."""
         self._connection.execute(
@@ -86,6 +124,14 @@ class History:
         """Write a row of history for a refresh that failed."""
         with suppress(ForeignKeyViolation), self._connection.cursor() as cursor:
             record_refresh(cursor, HistoryRow(pgt_id, execution, 0, 0, 0.0, lsn_range), error.problem)
+
+    def read_costs(self, pgt_id: int, window: timedelta) -> list[MeasuredRefresh]:
+        """Return what the refreshes of a stream table took, oldest first: all that a prediction may rest on."""
+        found = self._connection.execute(_COSTS, (pgt_id, window)).fetchall()
+        return [
+            MeasuredRefresh(datetime.fromisoformat(str(at)), bool(is_full), *(float(str(n)) for n in numbers))
+            for at, is_full, *numbers in found
+        ]
 
     def prune(self, days: int, rows: int = ROWS_OF_STREAM_TABLE) -> int:
         """Delete refreshes older than `days`, and all but the last `rows` of each stream table; return how many.
@@ -105,16 +151,17 @@ class History:
 
 def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: HistoryRow, error: str | None = None) -> None:
     """Write a row of history in the caller's transaction."""
-    execution = refresh.execution
+    execution, ended = refresh.execution, datetime.now(UTC)
+    age = None if execution.fresh_until is None else max(ended - execution.fresh_until, timedelta())
     cursor.execute(
         "INSERT INTO pgtrickle.pgt_refresh_history (pgt_id, start_time, end_time, action, refresh_reason,"
         " refresh_reason_detail, initiated_by, rows_in, rows_inserted, rows_deleted, compute_ms, write_ms,"
-        " from_lsn, tick_watermark_lsn, status, error_message)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::pg_lsn, %s::pg_lsn, %s, %s)",
+        " from_lsn, tick_watermark_lsn, status, error_message, source_rows, freshness_ms)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::pg_lsn, %s::pg_lsn, %s, %s, %s, %s)",
         (
             refresh.pgt_id,
             execution.started,
-            datetime.now(UTC),
+            ended,
             execution.action,
             execution.reason,
             execution.detail or None,
@@ -128,5 +175,7 @@ def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: HistoryR
             str(refresh.lsn_range.upper),
             "COMPLETED" if error is None else "FAILED",
             error,
+            execution.source_rows,
+            None if age is None else age / timedelta(milliseconds=1),
         ),
     )

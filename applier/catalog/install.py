@@ -184,7 +184,9 @@ def uninstall_catalog(
         if cursor.execute("SELECT pgtrickle._is_running('pg-trickle-applier')").fetchone() == (True,):
             raise InstallError("an applier maintains the stream tables", hint="stop pg-trickle-applier first")
         tables = cursor.execute(
+            # Those of self-monitoring go with the schema.
             "SELECT format('%I.%I', pgt_schema, pgt_name) FROM pgtrickle.pgt_stream_tables"
+            " WHERE pgt_schema <> 'pgtrickle'"
         ).fetchall()
         names = [str(row[0]) for row in tables]
         if names and not (drop_stream_tables or keep_stream_tables):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import time
+from collections.abc import Callable
 from enum import Enum
 
+from applier import metrics
 from applier.catalog.database import Connection, Database
+from shared_schema.alerts import DEFAULT_COOLDOWN_S, AlertEvent, AlertSender
 from shared_schema.lsn import Lsn
-
-ALERT_CHANNEL = "pg_trickle_alert"
 
 
 class Service(Enum):
@@ -44,12 +45,50 @@ class ServiceState:
             (applier, state, str(frontier)),
         )
 
-    def alert(self, event: str, **about: int | str) -> None:
+    def alert(self, event: AlertEvent, **about: int | float | str) -> None:
         """Notify every listener of the alert channel."""
         send_alert(self._connection, event, **about)
 
 
-def send_alert(connection: Connection, event: str, **about: int | str) -> None:
-    """Notify every listener, in the caller's transaction; cut long texts, because the server allows 8 000 bytes."""
-    content = {name: value[:2000] if isinstance(value, str) else value for name, value in about.items()}
-    connection.execute("SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, json.dumps({"event": event} | content)))
+class _Cooldown:
+    """How long an alert is not repeated: of this process, as its metrics are."""
+
+    def __init__(self) -> None:
+        self._read: Callable[[], float] = lambda: DEFAULT_COOLDOWN_S
+
+    def set(self, read_s: Callable[[], float]) -> None:
+        self._read = read_s
+
+    def read(self) -> float:
+        return self._read()
+
+
+_COOLDOWN = _Cooldown()
+
+_SENDER = AlertSender(time.monotonic, lambda event: metrics.ALERTS.labels(event.value).inc(), _COOLDOWN.read)
+
+
+def set_alert_cooldown(read_s: Callable[[], float]) -> None:
+    """From now on ask this for the seconds in which an alert is not repeated."""
+    _COOLDOWN.set(read_s)
+
+
+def send_alert(connection: Connection, event: AlertEvent, **about: int | float | str) -> bool:
+    """Notify every listener, in the caller's transaction, and count it; return False while its cooldown lasts."""
+    return _SENDER.send(connection, event, about)
+
+
+_SUSPENDED: set[int] = set()
+"""Stream tables that any thread of this process suspended and whose suspension nobody has taken note of yet."""
+
+
+def note_suspended(pgt_id: int) -> None:
+    """Remember a suspension, after its commit: it may be over before anybody looks at the status."""
+    _SUSPENDED.add(pgt_id)
+
+
+def take_suspended() -> frozenset[int]:
+    """Return the stream tables that were suspended since the last call."""
+    taken = frozenset(_SUSPENDED)
+    _SUSPENDED.difference_update(taken)
+    return taken

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 
 import psycopg
 from psycopg.rows import class_row, tuple_row
 
 from applier.catalog.database import Connection, Database
-from applier.catalog.service import send_alert
+from applier.catalog.fuses import note_blown
+from applier.catalog.service import note_suspended, send_alert
+from applier.errors import FuseBlown
+from shared_schema.alerts import AlertEvent
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.table_schema import TableId
@@ -62,6 +65,8 @@ class StreamTableRow:
     alter_initiated_by: str = ""
     replaces: int | None = None
     """The id of the stream table that this one is built to replace."""
+    canary_of: int | None = None
+    """The id of the stream table whose new query this one tries out."""
     error: str | None = None
     hint: str | None = None
     reinit_reason: str | None = None
@@ -69,13 +74,48 @@ class StreamTableRow:
     reinit_detail: str | None = None
     reinit_initiated_by: str = ""
     reinit_requested_at: datetime | None = None
+    sla_ms: int | None = None
+    """How old its rows may become; None promises nothing."""
+    tier: str = "hot"
+    """The tier in use."""
+    tier_by_hand: bool = False
+    assigned_tier: str | None = None
+    """The tier that the applier assigned, for which SLA, and how far it stretched the interval, as stored."""
+    assigned_for_ms: int | None = None
+    interval_stretch: float = 1.0
+    fresh_until: datetime | None = None
+    """The age of its rows counts from here, by the applier's clock: every source commit before it is in them."""
     sinks_differ: bool = False
     """Whether the other sinks may hold other rows than PostgreSQL; only known when a whole computation is pending."""
+    gates_version: str | None = None
+    """Changes with every gate and watermark group, the same for all; None when none was ever closed."""
+
+    fuse: str | None = None
+    fuse_ceiling: float | None = None
+    fuse_sensitivity: float | None = None
+    fuse_passes_until: str | None = None
+    """Up to this position changes are let through: somebody reset its fuse."""
+    fuse_skips_until: str | None = None
+    """Where its frontier is to be moved without the changes; None when nothing is to be skipped."""
+    is_fuse_blown: bool = False
+    """Whether it waits for `reset_fuse`."""
+    has_skipped_changes: bool = False
+    """Whether its rows are not those of its query, until it is computed as a whole."""
 
     @property
     def table(self) -> TableId:
         """Its name."""
         return TableId(self.pgt_schema, self.pgt_name)
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether only PostgreSQL has its rows: it is built to replace another one, or tries out a new query."""
+        return self.replaces is not None or self.canary_of is not None
+
+    @property
+    def monitors_itself(self) -> bool:
+        """Whether it is of `setup_self_monitoring()`."""
+        return self.pgt_schema == "pgtrickle"
 
     @property
     def lsn(self) -> Lsn:
@@ -138,11 +178,13 @@ class StreamTableStore:
         """Return every stream table, oldest first."""
         with self._connection.cursor(row_factory=class_row(StreamTableRow)) as cursor:
             return cursor.execute(
-                "SELECT s.pgt_id, s.pgt_relid::int8, s.pgt_schema, s.pgt_name, s.original_query,"
+                "WITH fresh AS MATERIALIZED (SELECT pgt_id, staleness FROM pgtrickle._freshness)"
+                " SELECT s.pgt_id, s.pgt_relid::int8, s.pgt_schema, s.pgt_name, s.original_query,"
                 " s.defining_query, s.analysed_at AS created_at, s.status, s.schedule, s.refresh_mode, s.full_policy,"
                 " s.append_only,"
                 " s.auto_threshold, f.frontier::text AS frontier, f.refreshed_at,"
-                " s.pgt_id IN (SELECT pgtrickle._refresh_requests()) AS refresh_requested,"
+                # A canary is requested with its stream table, so that both come to one frontier.
+                " coalesce(s.canary_of, s.pgt_id) IN (SELECT pgtrickle._refresh_requests()) AS refresh_requested,"
                 " ARRAY(SELECT d.source_relid::int8 FROM pgtrickle.pgt_dependencies d"
                 "       WHERE d.pgt_id = s.pgt_id AND d.source_type = 'STREAM_TABLE') AS reads,"
                 " EXISTS (SELECT FROM pgtrickle.pgt_dependencies d"
@@ -150,16 +192,26 @@ class StreamTableStore:
                 " s.partial_until IS NOT NULL AS partial,"
                 " a.pgt_id IS NOT NULL AS altered, coalesce(a.reason, '') AS alter_reason,"
                 " coalesce(a.detail, '') AS alter_detail, coalesce(a.initiated_by, '') AS alter_initiated_by,"
-                " s.replaces,"
+                " s.replaces, s.canary_of,"
                 " s.last_error_message AS error, s.last_error_hint AS hint,"
                 " r.reason AS reinit_reason, r.detail AS reinit_detail, r.requested_at AS reinit_requested_at,"
                 " coalesce(r.initiated_by, '') AS reinit_initiated_by,"
-                " CASE WHEN r.pgt_id IS NOT NULL THEN pgtrickle._sinks_differ(s) ELSE false END AS sinks_differ"
+                " s.freshness_deadline_ms AS sla_ms, i.tier, s.tier_by_hand, i.assigned_tier, i.assigned_for_ms,"
+                " i.interval_stretch, coalesce(%s::timestamptz - n.staleness, f.refreshed_at) AS fresh_until,"
+                " CASE WHEN r.pgt_id IS NOT NULL THEN pgtrickle._sinks_differ(s) ELSE false END AS sinks_differ,"
+                " (SELECT pgtrickle._gates_version()) AS gates_version,"
+                " s.fuse, s.fuse_ceiling, s.fuse_sensitivity, s.fuse_passes_until::text AS fuse_passes_until,"
+                " s.fuse_skips_until::text AS fuse_skips_until,"
+                " s.status = 'SUSPENDED' AND s.last_error_code = 'FuseBlown' AND r.pgt_id IS NULL AS is_fuse_blown,"
+                " s.fuse_skipped_at IS NOT NULL AS has_skipped_changes"
                 " FROM pgtrickle.pgt_stream_tables s"
+                " JOIN pgtrickle._tiers i USING (pgt_id)"
                 " LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)"
+                " LEFT JOIN fresh n USING (pgt_id)"
                 " LEFT JOIN pgtrickle.pgt_alterations a USING (pgt_id)"
                 " LEFT JOIN pgtrickle.pgt_reinitializations r ON r.pgt_id = s.pgt_id AND r.refused_at IS NULL"
-                " ORDER BY s.pgt_id"
+                " ORDER BY s.pgt_id",
+                (datetime.now(UTC),),
             ).fetchall()
 
     def base_sources(self, pgt_id: int) -> frozenset[TableId]:
@@ -226,7 +278,10 @@ class StreamTableStore:
             self._connection.execute(
                 "UPDATE pgtrickle.pgt_reinitializations SET refused_at = now() WHERE pgt_id = %s", (pgt_id,)
             )
-            send_alert(self._connection, "suspended", pgt_id=pgt_id, error=problem, hint=error.hint)
+            if isinstance(error, FuseBlown):
+                note_blown(self._connection, pgt_id, error)
+            send_alert(self._connection, AlertEvent.AUTO_SUSPENDED, pgt_id=pgt_id, error=problem, hint=error.hint)
+        note_suspended(pgt_id)
 
     def _describe_ddl(self, pgt_id: int, error: str) -> str:
         """Return the DDL that event triggers saw since the stream table was planned, where it can be the cause."""

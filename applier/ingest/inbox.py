@@ -20,7 +20,7 @@ from applier.trace.stamped_rows import Chunk, Pending, Run, StampedRow
 from shared_schema.change_row import Op
 from shared_schema.checkpoints import CheckpointParts
 from shared_schema.lsn import ORIGIN, Lsn
-from shared_schema.progress import Capture, Checkpoint, Offsets, Progress, ProgressRecord
+from shared_schema.progress import Capture, Checkpoint, ComparedRange, Offsets, Progress, ProgressRecord
 from shared_schema.table_schema import TableId
 
 TopicPartition = tuple[str, int]
@@ -90,8 +90,20 @@ class Inbox:
     """Holds the rows that have arrived and are not yet part of a trace."""
 
     def __init__(
-        self, frontier: Lsn = ORIGIN, positions: Offsets | None = None, times: SourceTimes | None = None
+        self,
+        frontier: Lsn = ORIGIN,
+        positions: Offsets | None = None,
+        times: SourceTimes | None = None,
+        *,
+        sources_elsewhere: bool = False,
     ) -> None:
+        self._sources_elsewhere = sources_elsewhere
+        """Whether only the writer of the topics sees the catalog of the sources: then frontiers wait for its word."""
+        self._compared: dict[Lsn, ComparedRange] = {}
+        """The frontiers that the writer compared: for each beginning the longest range, as far as it is still ahead."""
+        self._last_compared: ComparedRange | None = None
+        self._compared_server: tuple[str, int, Lsn] | None = None
+        """The server, its timeline and the slot to which the positions of these ranges belong."""
         self.times = times or SourceTimes()
         """The times of the sources' server at the frontiers that were reached."""
         self.frontier = frontier
@@ -191,6 +203,8 @@ class Inbox:
         """
         self.mark_read(at, offset)
         self._record_partitions.add(at)
+        if isinstance(record, Progress):
+            self._note_compared(record)
         match record:
             case Progress(checkpoint=None):
                 self._waiting.append(_Waiting(record, ()))
@@ -212,9 +226,13 @@ class Inbox:
     def advance(self) -> Lsn:
         """Apply every progress record whose offsets have all arrived; return the new frontier."""
         while self._waiting and self._is_complete(self._waiting[0]):
+            if self._waits_for_comparison(self._waiting[0].progress):
+                break
             progress = self._waiting.popleft().progress
             frontier = progress.frontier
-            if any(self.frontier < frontier <= until for until in self.gaps.values()):
+            if not self._is_compared(progress) or any(
+                self.frontier < frontier <= until for until in self.gaps.values()
+            ):
                 continue
             if self._awaited:
                 topics = ", ".join(sorted({topic for topic, _ in self._awaited}))
@@ -223,7 +241,32 @@ class Inbox:
                 self.progress = progress
             self.frontier = max(self.frontier, frontier)
             self.times.add(progress)
+        if len(self._compared) > 1:
+            self._compared = {since: r for since, r in self._compared.items() if r.until > self.frontier}
         return self.frontier
+
+    def _note_compared(self, record: Progress) -> None:
+        if (server := _history_of(record)) != self._compared_server:
+            # Positions of another history mean something else.
+            self._compared.clear()
+        self._compared_server, self._last_compared = server, record.compared
+        if record.compared is not None:
+            self._compared[record.compared.since] = record.compared
+
+    def _is_compared(self, progress: Progress) -> bool:
+        """Whether a frontier may be shown. Of one whose writer does not compare nobody can say more."""
+        if not self._sources_elsewhere or progress.compared is None or progress.frontier <= self._start:
+            return True
+        is_present = _history_of(progress) == self._compared_server
+        return is_present and any(compared.includes(progress.frontier) for compared in self._compared.values())
+
+    def _waits_for_comparison(self, progress: Progress) -> bool:
+        """Whether a later record may still say that a frontier may be shown: not when another slot, another history or
+        a writer that does not compare came after it. Then a frontier of theirs is the next that counts."""
+        last = self._last_compared
+        if last is None or _history_of(progress) != self._compared_server:
+            return False
+        return progress.frontier > last.until and not self._is_compared(progress)
 
     def _is_complete(self, waiting: _Waiting) -> bool:
         if waiting.progress.frontier <= self._start:
@@ -272,3 +315,7 @@ class Inbox:
             # Earlier marks are never needed again: checkpoints only move forward.
             del marks.lsns[:place], marks.offsets[:place]
         return dict(offsets)
+
+
+def _history_of(progress: Progress) -> tuple[str, int, Lsn]:
+    return progress.system_id, progress.timeline, progress.slot_lsn

@@ -34,6 +34,7 @@ from applier.refresh.computer import Computer
 from applier.refresh.evolution import Transparent, judge
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.refresh import RefreshRows
+from applier.refresh.skip_changes import skip_changes
 from applier.refresh.strategy import RefreshMethod
 from applier.refresh.stream_tables import StreamTables
 from applier.refresh.writer import RefreshWriter
@@ -72,6 +73,11 @@ class Alterations:
             log.info("sources have new columns, stream tables evolve")
         self.planner.newly_planned.clear()
         rows = self.catalog.stream_tables.all()
+        # Before any frontier moves: where the furthest reader is decides where a new gate holds all of them.
+        self.tables.holds.look(rows, frontier)
+        if any(row.fuse_skips_until for row in rows):
+            self._skip_changes(rows)
+            rows = self.catalog.stream_tables.all()
         if waits or not any(row.altered or row.replaces is not None for row in rows):
             return rows
         for row in rows:
@@ -81,6 +87,15 @@ class Alterations:
             row if row.replaces is None else replace(row, refresh_requested=True)
             for row in self.catalog.stream_tables.all()
         ]
+
+    def _skip_changes(self, rows: list[StreamTableRow]) -> None:
+        """Move the frontiers of stream tables whose changes are to be skipped, before anything is planned from them."""
+        for row in rows:
+            if row.fuse_skips_until and row.lsn:
+                skip_changes(self.session, row)
+                # What was kept for the next range, and what waits for the other sinks, ends at the old frontier.
+                self.computer.forget(row.pgt_id)
+                self.writer.forget(row.pgt_id)
 
     def _try_one(self, rows: list[StreamTableRow], row: StreamTableRow, frontier: Lsn) -> None:
         try:
@@ -106,6 +121,9 @@ class Alterations:
             return
         planned = self.planner.trial(row.pgt_id, frozenset(other.pgt_id for other in group))
         if planned.keys() != {other.pgt_id for other in group}:
+            return
+        if not all(self.tables.holds.lets_pass(r, t, frontier) for r, t in planned.values()):
+            # What is held stays as it is, also when its query does not.
             return
         # As for an empty stream table: the old rows need not be rows of the new query.
         is_ready = self.tables.readiness.is_ready

@@ -59,10 +59,13 @@ class CatchUp:
         """Queue the deltas that the sinks missed up to PostgreSQL's frontier; those of the topic only when its frontier
         is known, in this tick or a later one.
 
-        A stream table that is built to replace another one has no other sinks yet; and one whose sinks hold other rows
-        than PostgreSQL is about to give them all rows.
+        A stream table that is built to replace another one has no other sinks yet, a canary never has any; and one
+        whose sinks hold other rows than PostgreSQL is about to give them all rows.
         """
-        if self.downstream.follows(table.id) or row.replaces is not None or row.sinks_differ:
+        if row.canary_of is not None:
+            # Nothing is kept for sinks that never receive it.
+            self.downstream.leave_out(table.id)
+        if self.downstream.follows(table.id) or row.is_trial or row.sinks_differ:
             return
         try:
             # Followed before anything is computed: a failure of another thread after that begins all of this again.

@@ -48,11 +48,13 @@ class CheckResult:
     """How its columns differ from the query's."""
     suspended: str = ""
     """Why it was not compared, when it is suspended."""
+    skipped: str = ""
+    """Which changes it lacks on purpose; then it was not compared either."""
 
     @property
     def equal(self) -> bool:
         """Whether the stream table is exactly its query's result."""
-        return not (self.missing or self.unexpected or self.columns or self.suspended)
+        return not (self.missing or self.unexpected or self.columns or self.suspended or self.skipped)
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class _Definition:
     query: str
     status: str
     error: str
+    skipped: str
     sources: list[str]
     reads: list[str]
     owner: str
@@ -79,8 +82,8 @@ def check_stream_table(
 ) -> CheckResult:
     """Lock the sources against writes, wait for the stream table, and compare rows as PostgreSQL prints them."""
     definition = _read_definition(connection, table)
-    if definition.status == "SUSPENDED":
-        return CheckResult(table, ORIGIN, 0, [], [], suspended=definition.error)
+    if (known := _not_compared(table, definition)) is not None:
+        return known
     try:
         # Wait before locking too, so that the wait under the lock is short.
         connection.execute("SELECT pgtrickle.wait_for(%s)", (table.quoted,))
@@ -92,13 +95,18 @@ def check_stream_table(
             f"{table} could not be checked: {str(error).splitlines()[0]}",
             hint="a long transaction writes a source, or a program is not running; try again, or see pgt_status()",
         ) from error
+    except psycopg.errors.ObjectNotInPrerequisiteState as error:
+        # Something that it reads holds it.
+        raise CheckFailed(
+            f"{table} could not be checked: {str(error).splitlines()[0]}", hint=error.diag.message_hint or ""
+        ) from error
 
 
 def check_once(connection: Connection, table: TableId, *, sample: int) -> CheckResult:
     """Compare both in one snapshot, without a lock: a change that is not refreshed yet shows as a difference."""
     definition = _read_definition(connection, table)
-    if definition.status == "SUSPENDED":
-        return CheckResult(table, ORIGIN, 0, [], [], suspended=definition.error)
+    if (known := _not_compared(table, definition)) is not None:
+        return known
     with connection.transaction(force_rollback=True):
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         return _compare(connection, table, definition, ORIGIN, sample)
@@ -110,6 +118,8 @@ def _read_definition(connection: Connection, table: TableId) -> _Definition:
         "SELECT s.defining_query, CASE WHEN EXISTS (SELECT FROM pgtrickle.pgt_reinitializations r"
         "  WHERE r.pgt_id = s.pgt_id AND r.refused_at IS NULL) THEN 'ACTIVE' ELSE s.status END,"
         " coalesce(s.last_error_message, ''),"
+        " coalesce((SELECT string_agg(f.problem, '; ') FROM pgtrickle._fuse_findings(s.pgt_id) f"
+        "           WHERE f.class = 'ChangesSkipped'), ''),"
         " (SELECT coalesce(array_agg(format('%%I.%%I', b.source_schema, b.source_name) ORDER BY b.source_relid), '{}')"
         "  FROM pgtrickle._base_sources(s.pgt_id) b),"
         " (SELECT coalesce(array_agg(format('%%I.%%I', d.source_schema, d.source_name)), '{}')"
@@ -120,9 +130,17 @@ def _read_definition(connection: Connection, table: TableId) -> _Definition:
     ).fetchone()
     if found is None:
         raise CheckFailed(f"there is no stream table {table}", hint="see SELECT * FROM pgtrickle.pgt_status()")
-    query, status, error, sources, reads, owner = found
+    query, status, error, skipped, sources, reads, owner = found
     lists = [[str(name) for name in names] if isinstance(names, list) else [] for names in (sources, reads)]
-    return _Definition(str(query).rstrip().rstrip(";"), str(status), str(error), lists[0], lists[1], str(owner))
+    text = str(query).rstrip().rstrip(";")
+    return _Definition(text, str(status), str(error), str(skipped), lists[0], lists[1], str(owner))
+
+
+def _not_compared(table: TableId, definition: _Definition) -> CheckResult | None:
+    """Return the result for a stream table that is known not to be equal, or not to advance."""
+    if definition.status == "SUSPENDED":
+        return CheckResult(table, ORIGIN, 0, [], [], suspended=definition.error)
+    return CheckResult(table, ORIGIN, 0, [], [], skipped=definition.skipped) if definition.skipped else None
 
 
 def _freeze(connection: Connection, table: TableId, definition: _Definition, wait_s: int) -> Lsn:

@@ -110,7 +110,7 @@ class Computer:
             return False
         match result.outcome.value:
             case StagedDelta() | FullResult(is_staged=True):
-                wait = partial(self._wait_for_parts, result.refresh.table, result.outcome)
+                wait = partial(self._wait_for_parts, result.refresh, result.outcome)
                 self.long_refreshes.start(result.refresh, partial(_measure, result.refresh, wait), rows=result.outcome)
                 return True
             case _:
@@ -129,13 +129,14 @@ class Computer:
             result = _measure(refresh, partial(self._compute_in_spark, refresh, inputs))
             if not isinstance(rows := result.outcome, Lease) or isinstance(rows.value, MemoryDelta):
                 return result
-            return _measure(refresh, partial(self._wait_for_parts, refresh.table, rows))
+            return _measure(refresh, partial(self._wait_for_parts, refresh, rows))
 
     def _compute_in_postgres(self, refresh: Refresh) -> RowsLease:
         return self.in_postgres.run(refresh.table, refresh.lsn_range.lower).lease()
 
-    def _wait_for_parts(self, table: StreamTable, rows: Lease[RefreshRows]) -> Lease[RefreshRows]:
-        """Wait for all parts; parts of a progressive stream table are applied while the next ones are computed.
+    def _wait_for_parts(self, refresh: Refresh, rows: Lease[RefreshRows]) -> Lease[RefreshRows]:
+        """Wait for all parts; parts of a progressive stream table are applied while the next ones are computed, unless
+        it may not hold the rows that they delete.
 
         Takes the lease over: returns it, or closes it when that fails.
         """
@@ -145,7 +146,8 @@ class Computer:
             try:
                 match staged:
                     case StagedDelta():
-                        early_parts.apply(table, staged)
+                        if not refresh.row.has_skipped_changes:
+                            early_parts.apply(refresh.table, staged)
                         staged.wait_for_all()
                     case FullResult():
                         staged.wait_for_all()

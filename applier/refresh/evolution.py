@@ -136,13 +136,14 @@ def _columns(
 ) -> Iterator[_Seen]:
     is_table = was.kind in ("r", "p")
     for column in was.columns:
-        if used is not None and column.number not in used:
-            continue
         present = now.column(column.number)
+        is_read = used is None or column.number in used
+        if present is None and (used is None or not is_read):
+            # The text of the query may have a name for it, in a list of column aliases.
+            yield _Seen(f"column {column.name} of {now.table} was dropped", renamed=True, is_noted=is_read)
+        if not is_read or (present is None and used is None):
+            continue
         if present is None:
-            if used is None:
-                yield _Seen(f"column {column.name} of {now.table} was dropped")
-                continue
             raise _column_dropped(now, column, name)
         what = f"column {column.name} of {now.table}"
         if present.name != column.name:

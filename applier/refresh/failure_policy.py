@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from applier import metrics
@@ -16,6 +16,7 @@ from applier.refresh.refresh import RefreshResult
 from applier.refresh.scheduler import Scheduler
 from applier.refresh.strategy import RefreshMethod, RefreshReason
 from applier.unexpected import to_own_error
+from shared_schema.alerts import AlertEvent
 from shared_schema.errors import TrickleError
 
 log = logging.getLogger(__name__)
@@ -46,8 +47,14 @@ class FailurePolicy:
         if isinstance(error, RefreshFailed):
             errors = self.scheduler.note_failure(row.pgt_id, datetime.now(UTC), for_ever=is_full)
         if errors is not None:
-            if is_full and errors == 1:
-                self.catalog.service.alert("disk_full", pgt_id=row.pgt_id, detail=error.problem)
+            event = AlertEvent.DISK_FULL if is_full else AlertEvent.REFRESH_FAILED
+            about: dict[str, int | float | str] = {
+                "stream_table": str(row.table),
+                "errors": errors,
+                "detail": error.problem,
+                "hint": error.hint,
+            }
+            self.catalog.service.alert(event, pgt_id=row.pgt_id, **about)
             log.warning("refresh failed", extra={"table": str(row.table), "error": error.log_text, "errors": errors})
             self.catalog.history.note_errors(row.pgt_id, errors)
             self._noted.pop(row.pgt_id, None)
@@ -69,7 +76,12 @@ class FailurePolicy:
             if strategy.method is not RefreshMethod.NO_DATA or noted is None
             else noted[:2]
         )
+        pace = self.scheduler.note_measured(result, datetime.now(UTC))
+        if pace is not None and pace.tier is not None and pace.for_ms == row.sla_ms and not row.tier_by_hand:
+            row = replace(row, tier=pace.tier)
         state = method, reason, self.scheduler.next_refresh(row, result.refresh.as_of)
         if noted != state:
             self.catalog.history.note_state(row.pgt_id, method.value, reason.value, state[2])
             self._noted[row.pgt_id] = state
+        if pace is not None:
+            self.catalog.history.note_pace(row.pgt_id, pace)

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from applier.catalog.confined import Confined, owner_of
 from applier.catalog.database import Connection
-from applier.errors import CalculationError, Infrastructure, TargetFull
+from applier.errors import CalculationError, Infrastructure, SourceBusy, TargetFull
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.pinned_snapshot import PinnedSnapshots
 from applier.sinks.delta import ComputedDelta, StagedDelta
@@ -41,6 +41,7 @@ class FullInPostgres:
         try:
             with self._pins.pin() as (connection, at):
                 lsn_range = LsnRange(since, at)
+                _refuse_held(connection, table)
                 rows = run_query(connection, table, table.plan.query)
                 with connection.cursor() as cursor:
                     found = diff_with_target(cursor, table, FullResult(lsn_range, rows))
@@ -80,6 +81,13 @@ def run_query(connection: Connection, table: StreamTable, query: str) -> sql.Ide
     confined.run(insert, read_only=True)
     confined.clear()
     return rows
+
+
+def _refuse_held(connection: Connection, table: StreamTable) -> None:
+    """Raise when a gate holds the stream table in this snapshot: the gate was closed after the tick had looked."""
+    held = connection.execute("SELECT h.reason FROM pgtrickle._held_by(%s) h LIMIT 1", (table.id,)).fetchone()
+    if held is not None:
+        raise SourceBusy(f"the query of {table} was not run: {held[0]}")
 
 
 def _first_line(error: psycopg.Error) -> str:

@@ -242,8 +242,11 @@ def _renamed(old: DependencyFacts, new: DependencyFacts) -> dict[TableId, Rename
         before = {column.number: column.name for column in was.columns}
         names = tuple(before[column.number] for column in now.columns if column.number in before)
         present = tuple(column.name for column in now.columns if column.number in before)
-        if was.table != now.table or names != present:
-            renamed[was.table] = Renamed(now.table, is_relation=True, columns=names if names != present else None)
+        numbers = {column.number for column in now.columns}
+        dropped = frozenset(place for place, column in enumerate(was.columns) if column.number not in numbers)
+        if was.table != now.table or names != present or dropped:
+            columns = names if names != present else None
+            renamed[was.table] = Renamed(now.table, is_relation=True, columns=columns, dropped=dropped)
     for oid, kind in old.types.items():
         if oid not in new.types:
             continue

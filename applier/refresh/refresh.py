@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -39,6 +39,19 @@ class Refresh:
     as_of: datetime
     volume: int = 0
     """The change rows, or for a FULL refresh the rows of its sources, where a large row counts as several."""
+    predicted_ms: float | None = None
+    """How long it takes by the history of refreshes of this size; None where that says nothing."""
+    runs_beside: bool = False
+    """Whether it takes longer than a tick by prediction, so that others do not wait for it."""
+    is_step: bool = False
+    """Whether it is only the first part of what the stream table lacks: the next one follows at once."""
+
+
+@dataclass
+class WriteTime:
+    """How long the rows of a refresh took to write into PostgreSQL; None before that."""
+
+    ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,8 @@ class RefreshResult:
     outcome: RefreshOutcome
     started: datetime
     compute_ms: float
+    write_time: WriteTime = field(default_factory=WriteTime, compare=False)
+    """Set by whoever writes the rows."""
 
     @property
     def rows(self) -> RefreshRows:
@@ -87,12 +102,16 @@ class RefreshResult:
             started=self.started,
             rows_in=refresh.changes,
             compute_ms=self.compute_ms,
+            fresh_until=refresh.row.fresh_until if refresh.row.lsn else None,
             request=refresh.row.reinit_requested_at,
+            source_rows=refresh.source_rows,
         )
 
 
 def initiated_by(refresh: Refresh) -> str:
-    """Return who started the refresh: INITIAL, MANUAL or SCHEDULER."""
+    """Return who started the refresh: INITIAL, MANUAL or SCHEDULER. Self-monitoring leaves its own refreshes out."""
+    if refresh.row.monitors_itself:
+        return "SELF_MONITOR"
     if refresh.strategy.reason is RefreshReason.INITIAL:
         return "INITIAL"
     if refresh.row.reinitializes:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import assert_never
 
 from applier.arrange.inputs import SMALL_RANGE_ROWS
 from applier.arrange.traces import Traces
+from applier.catalog.fuses import LET_THROUGH
 from applier.catalog.stream_tables import StreamTableRow
+from applier.errors import FuseBlown
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
+from applier.refresh.cost_cache import CostCache
+from applier.refresh.cost_model import CostModel, Prediction, PredictionLimits
+from applier.refresh.fuses import Fuses, find_readers_of_blown
 from applier.refresh.refresh import Refresh, RefreshResult
 from applier.refresh.strategy import (
-    Costs,
+    FULL_POLICY,
+    FullForbidden,
     FullPolicy,
     RefreshInputs,
     RefreshMethod,
@@ -24,12 +30,16 @@ from applier.refresh.strategy import (
     Strategy,
     choose_for_large_commit,
     choose_strategy,
+    may_switch,
 )
 from shared_schema.lsn import Lsn, LsnRange
 
 LONG_CHANGES = 20_000
 LONG_SOURCE_ROWS = 200_000
 """With more than either of them a refresh takes seconds; it must not delay the others."""
+
+
+WERE_SKIPPED = "changes of the stream table were skipped, which a full refresh would bring back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,7 @@ class RefreshLimits:
     """AUTO: the fraction of the sources' rows that may change before the refresh is FULL."""
     step_rows: int
     """Most change rows of one DIFFERENTIAL refresh: a stream table that lags more catches up in steps."""
+    prediction: PredictionLimits = field(default_factory=PredictionLimits)
 
 
 @dataclass
@@ -49,43 +60,83 @@ class RefreshPlanner:
     traces: Traces
     limits: Callable[[], RefreshLimits]
     """Returns the settings at present."""
-    _costs: dict[int, Costs] = field(default_factory=dict)
+    costs: CostCache = field(default_factory=lambda: CostCache(lambda _: CostModel(), lambda: 256))
+    fuses: Fuses | None = None
+    _blown: set[int] = field(default_factory=set)
+    """Stream tables whose fuse blew since the last `hold_readers`."""
 
     def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
         """Plan a refresh up to the frontier, or up to an earlier LSN when it would have too many change rows."""
         lsn_range, limits = LsnRange(row.lsn, frontier), self.limits()
         has_history = not row.lsn or self.traces.holds(table.sources, row.lsn)
+        # What is computed as a whole is not a delta: a fuse has no say in it.
+        is_delta = bool(row.lsn) and has_history and not row.reinitializes and not row.partial
+        # One that is built to replace another one waits for that one.
+        has_fuse = self.fuses is not None and is_delta and row.replaces is None
+        if has_fuse:
+            lsn_range = self._admit(row, table, lsn_range, now)
         changes = self.traces.changes(table.sources, lsn_range) if row.lsn and has_history else 0
-        threshold, source_rows = row.auto_threshold, self.traces.rows(table.sources)
-        strategy = choose_strategy(
-            RefreshInputs(
-                mode=RefreshMode(row.refresh_mode),
-                policy=FullPolicy(row.full_policy),
-                has_plan=not isinstance(table.plan, PostgresQuery),
-                is_deterministic=not isinstance(table.plan, PostgresQuery) or table.plan.is_deterministic,
-                is_filled=bool(row.lsn),
-                partial=row.partial,
-                has_history=has_history,
-                changes=changes,
-                source_rows=source_rows,
-                threshold=limits.max_change_ratio if threshold is None else threshold,
-                costs=self._costs.get(table.id, Costs()),
-                reinitialize=_requested(row),
+        # A full refresh would bring back what somebody decided to skip.
+        policy = FullPolicy.ERROR if row.has_skipped_changes else FullPolicy(row.full_policy)
+        if row.has_skipped_changes and is_delta and table.key is None and isinstance(table.plan, StreamPlan):
+            raise FullForbidden(
+                f"{WERE_SKIPPED}, and its rows have no key any more by which it could be maintained",
+                hint="SELECT pgtrickle.reinitialize_stream_table(name)",
             )
+        threshold, source_rows = row.auto_threshold, self.traces.rows(table.sources)
+        prediction = self._predict(row, table, changes, now)
+        inputs = RefreshInputs(
+            mode=RefreshMode(row.refresh_mode),
+            policy=policy,
+            has_plan=not isinstance(table.plan, PostgresQuery),
+            is_deterministic=not isinstance(table.plan, PostgresQuery) or table.plan.is_deterministic,
+            is_filled=bool(row.lsn),
+            partial=row.partial,
+            has_history=has_history,
+            changes=changes,
+            source_rows=source_rows,
+            threshold=limits.max_change_ratio if threshold is None else threshold,
+            prediction=prediction,
+            prediction_ratio=limits.prediction.ratio,
+            reinitialize=_requested(row),
+            forbidden_by=WERE_SKIPPED if row.has_skipped_changes else FULL_POLICY,
         )
+        strategy = choose_strategy(inputs)
         only_small = isinstance(table.plan, StreamPlan) and table.plan.only_small_deltas
         # A step ends with a commit, so it has some more rows.
         step_rows = min(limits.step_rows, SMALL_RANGE_ROWS // 2) if only_small else limits.step_rows
-        volume = self._volume(table, lsn_range, strategy)
+        volume, is_step = self._volume(table, lsn_range, strategy), False
         if strategy.method is RefreshMethod.DIFFERENTIAL and volume > step_rows:
             step = self._first_step(table, lsn_range, step_rows)
             changes_of_step, volume = self.traces.changes(table.sources, step), self._volume(table, step, strategy)
             if only_small and volume > SMALL_RANGE_ROWS:
-                strategy = choose_for_large_commit(FullPolicy(row.full_policy), changes_of_step)
+                strategy = choose_for_large_commit(inputs, changes_of_step)
                 volume = self._volume(table, lsn_range, strategy)
             else:
-                lsn_range, changes = step, changes_of_step
-        return Refresh(row, table, lsn_range, strategy, changes, source_rows, now, volume)
+                is_step = step.upper < lsn_range.upper
+                lsn_range, changes, prediction = step, changes_of_step, None
+        if has_fuse and changes and self.fuses is not None and self.fuses.lets_through(row):
+            strategy = replace(strategy, detail="; ".join(filter(None, (strategy.detail, LET_THROUGH))))
+        predicted_ms = prediction.of(strategy.method is RefreshMethod.FULL) if prediction is not None else None
+        return Refresh(
+            row, table, lsn_range, strategy, changes, source_rows, now, volume, predicted_ms, is_step=is_step
+        )
+
+    def _admit(self, row: StreamTableRow, table: StreamTable, lsn_range: LsnRange, now: datetime) -> LsnRange:
+        """Return what the fuse of the stream table lets through; note whether it blows."""
+        if self.fuses is None:
+            return lsn_range
+        try:
+            return self.fuses.admit(row, table, lsn_range, now)
+        except FuseBlown:
+            self._blown.add(table.id)
+            raise
+
+    def hold_readers(self, refreshes: Sequence[Refresh], rows: Sequence[StreamTableRow]) -> list[Refresh]:
+        """Return the refreshes without those of readers of a stream table whose fuse is blown: they wait."""
+        held = find_readers_of_blown(rows, self._blown)
+        self._blown.clear()
+        return [refresh for refresh in refreshes if refresh.table.id not in held or refresh.row.reinitializes]
 
     def _volume(self, table: StreamTable, lsn_range: LsnRange, strategy: Strategy) -> int:
         """Return how many rows a refresh reads, where a large row counts as several."""
@@ -105,14 +156,20 @@ class RefreshPlanner:
         # A column that is known at both ends of a range may be unknown at an LSN between them.
         return step if all(self.traces.knows(scan, step.upper) for scan in table.scans) else lsn_range
 
+    def _predict(self, row: StreamTableRow, table: StreamTable, changes: int, now: datetime) -> Prediction | None:
+        """Predict what a refresh takes, where that can decide; only then its costs are looked for."""
+        has_plan = not isinstance(table.plan, PostgresQuery)
+        if not has_plan or not may_switch(RefreshMode(row.refresh_mode), FullPolicy(row.full_policy), changes):
+            return None
+        source_rows = self.traces.rows(table.sources)
+        return self.costs.find(table).predict(changes, source_rows, now, self.limits().prediction)
+
     def learn(self, result: RefreshResult) -> None:
         """Remember the time that a refresh took."""
         refresh = result.refresh
-        costs = self._costs.get(refresh.table.id, Costs())
-        if refresh.strategy.method is RefreshMethod.FULL:
-            self._costs[refresh.table.id] = costs.after_full(result.compute_ms, refresh.source_rows)
-        elif refresh.strategy.method is RefreshMethod.DIFFERENTIAL:
-            self._costs[refresh.table.id] = costs.after_changes(result.compute_ms, refresh.changes)
+        if self.fuses is not None and not refresh.row.reinitializes and refresh.row.lsn:
+            self.fuses.learn(refresh.row, refresh.changes)
+        self.costs.learn(result)
 
 
 def _requested(row: StreamTableRow) -> Reinitialize | None:
@@ -128,11 +185,13 @@ def _requested(row: StreamTableRow) -> Reinitialize | None:
 def is_long_refresh(refresh: Refresh) -> bool:
     """Whether a refresh runs in the background instead of inside a tick."""
     match refresh.strategy.method:
+        case RefreshMethod.NO_DATA:
+            return False
+        case _ if refresh.runs_beside:
+            return True
         case RefreshMethod.IN_POSTGRES:
             return True
         case RefreshMethod.FULL:
             return refresh.volume > LONG_SOURCE_ROWS
         case RefreshMethod.DIFFERENTIAL:
             return refresh.volume > LONG_CHANGES
-        case RefreshMethod.NO_DATA:
-            return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -39,9 +40,13 @@ class ResultWriter:
 
     def write(self, result: RefreshResult) -> WrittenRows:
         """Commit the rows and the frontier of one refresh."""
+        started = time.monotonic()
         if result.refresh.row.reinitializes and result.refresh.row.lsn:
-            return self._write_repair(result)
-        return WrittenRows(result.refresh.table, self._write_rows(result))
+            written = self._write_repair(result)
+        else:
+            written = WrittenRows(result.refresh.table, self._write_rows(result))
+        result.write_time.ms = (time.monotonic() - started) * 1000
+        return written
 
     def _write_rows(self, result: RefreshResult) -> Lease[ComputedDelta]:
         table, as_of, rows = result.refresh.table, result.refresh.as_of, _mark_append_only(result)
@@ -53,6 +58,8 @@ class ResultWriter:
             result.refresh.strategy.method is RefreshMethod.IN_POSTGRES and not rows.is_fill
         ):
             return self.replace(table, rows, as_of, result.execution).lease()
+        if result.refresh.row.has_skipped_changes:
+            return self.replace(table, rows, as_of, result.execution, by_key=True).lease()
         self.postgres.apply(table, rows, as_of, result.execution)
         return rows.lease()
 
@@ -105,11 +112,12 @@ class ResultWriter:
         execution: RefreshExecution,
         *,
         new_plan: bool = False,
+        by_key: bool = False,
     ) -> ComputedDelta:
         """Write only the rows that differ; the outbox holds the difference until all sinks have it.
 
         A full result cannot be computed again from an LSN range, so nothing else would remember it. Nor can anything
-        before a `new_plan`.
+        before a `new_plan`, nor, `by_key`, the difference to rows that are not those of the query.
         """
         durable = self.downstream.frontiers(table)
         acknowledged = min(durable.values(), default=ORIGIN) if durable else None
@@ -124,7 +132,8 @@ class ResultWriter:
                 also_enqueue=queued,
                 acknowledged=acknowledged,
                 has_gap=has_gap,
-                new_plan=new_plan,
+                new_plan=new_plan or by_key,
+                by_key=by_key,
             )
 
 

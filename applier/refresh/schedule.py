@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import assert_never
 
 from cronsim import CronSim, CronSimError
@@ -108,6 +109,7 @@ def resolve_calculated(schedules: Mapping[int, Schedule], readers: Mapping[int, 
     return {table: resolve(table, frozenset({table})) for table in schedules}
 
 
+@cache
 def period_s(schedule: Timed) -> float:
     """Return the seconds between two refreshes; for cron, between the first two after a fixed time."""
     match schedule:

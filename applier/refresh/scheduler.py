@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from applier.catalog.history import AssignedPace
 from applier.catalog.stream_tables import StreamTableRow
-from applier.refresh.schedule import Continuous, Every, Timed, is_due, next_due, parse_schedule, resolve_calculated
+from applier.refresh.promises import Promises
+from applier.refresh.refresh import Refresh, RefreshResult
+from applier.refresh.schedule import Continuous, Every, Timed, parse_schedule, resolve_calculated
 from applier.refresh.strategy import RefreshMode
 from shared_schema.errors import TrickleError
 
@@ -44,6 +47,8 @@ class Scheduler:
 
     max_consecutive_errors: Callable[[], int]
     """Returns the failures in a row, at present, after which there is no retry."""
+    promises: Promises = field(default_factory=Promises)
+    """What tiers, SLAs and backoff make of the schedules."""
     _failures: dict[int, _Failures] = field(default_factory=dict)
     _pauses: dict[int, _Pause] = field(default_factory=dict)
     _schedules: dict[int, Timed] = field(default_factory=dict)
@@ -86,11 +91,19 @@ class Scheduler:
         schedule = self._schedules.get(row.pgt_id, Continuous())
         if by_postgres and isinstance(schedule, Continuous):
             schedule = BY_POSTGRES
-        return is_due(schedule, row.refreshed_at, now)
+        return self.promises.is_due(row, schedule, now)
 
     def next_refresh(self, row: StreamTableRow, last: datetime) -> datetime | None:
-        """Return when the stream table is due after a refresh at `last`; None for every tick."""
-        return next_due(self._schedules.get(row.pgt_id, Continuous()), last)
+        """Return when the stream table is due after a refresh at `last`; None for every tick or never."""
+        return self.promises.next_refresh(row, self._schedules.get(row.pgt_id, Continuous()), last)
+
+    def choose(self, refreshes: Sequence[Refresh], now: datetime, *, all_of_them: bool) -> list[Refresh]:
+        """Return the refreshes of this tick; the others wait for the next one, if not `all_of_them` are wanted."""
+        return self.promises.choose(refreshes, self._schedules, now, all_of_them=all_of_them)
+
+    def note_measured(self, result: RefreshResult, now: datetime) -> AssignedPace | None:
+        """Learn from a refresh whose rows are visible; return tier and stretch if they are to be stored."""
+        return self.promises.note_success(result, self._schedules.get(result.refresh.row.pgt_id, Continuous()), now)
 
     def seconds_to_next(self, rows: Iterable[StreamTableRow], now: datetime) -> float:
         """Return the seconds until a schedule or a retry is due; infinite when only changes cause refreshes."""
@@ -126,3 +139,4 @@ class Scheduler:
         """Forget failures and pauses: the stream table was dropped or resumed."""
         self._failures.pop(pgt_id, None)
         self._pauses.pop(pgt_id, None)
+        self.promises.forget(pgt_id)

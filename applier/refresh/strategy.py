@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from applier.refresh.cost_model import Prediction
 from shared_schema.errors import TrickleError
 
 
@@ -51,7 +52,9 @@ class RefreshReason(Enum):
     CHANGE_RATIO = "CHANGE_RATIO"
     """AUTO: more of the sources changed than auto_threshold allows."""
     MEASURED_COST = "MEASURED_COST"
-    """AUTO: by the times of earlier refreshes, a full one is cheaper."""
+    """AUTO: a full refresh was cheaper by mean times. Only rows of history that earlier versions wrote have it."""
+    PREDICTED_COST = "predicted_cost_exceeds_full"
+    """AUTO: by the times of earlier refreshes, the differential one would take longer than a full one."""
     QUERY_REFUSED = "QUERY_REFUSED"
     """The query cannot be maintained, so PostgreSQL runs it."""
     UNCHANGED = "UNCHANGED"
@@ -104,30 +107,7 @@ class Reinitialize:
     by_user: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Times of earlier refreshes of one stream table; None before the first of its kind."""
-
-    full_ms: float | None = None
-    full_rows: int = 0
-    """Rows of its sources at that time."""
-    per_change_ms: float | None = None
-    """Per change row, from refreshes with at least FEW_CHANGES."""
-
-    def after_full(self, took_ms: float, source_rows: int) -> Costs:
-        """Return the costs updated with a FULL refresh."""
-        return Costs(took_ms, source_rows, self.per_change_ms)
-
-    def after_changes(self, took_ms: float, changes: int) -> Costs:
-        """Return the costs updated with a DIFFERENTIAL refresh.
-
-        A small one says nothing about the cost per row, only about Spark's fixed costs.
-        """
-        if changes < FEW_CHANGES:
-            return self
-        latest = took_ms / changes
-        smoothed = latest if self.per_change_ms is None else (self.per_change_ms + latest) / 2
-        return Costs(self.full_ms, self.full_rows, smoothed)
+FULL_POLICY = "full_policy is 'error'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +129,22 @@ class RefreshInputs:
     """Change rows of its sources in the LSN range."""
     source_rows: int
     threshold: float
-    costs: Costs = Costs()
+    prediction: Prediction | None = None
+    """What either method would take; None where that is not known, and then the threshold alone decides."""
+    prediction_ratio: float = 1.5
     reinitialize: Reinitialize | None = None
     """The request to compute everything once more."""
+    forbidden_by: str = FULL_POLICY
+    """Why the policy is what it is."""
 
 
 FEW_CHANGES = 1_000
 """Up to this many, fixed costs dominate and DIFFERENTIAL is always faster."""
 
-SAFETY_MARGIN = 0.8
-"""AUTO chooses FULL when its estimate is below this fraction of the estimate for DIFFERENTIAL."""
+
+def may_switch(mode: RefreshMode, policy: FullPolicy, changes: int) -> bool:
+    """Whether costs may make a refresh FULL: never one of few changes."""
+    return mode is RefreshMode.AUTO and policy is FullPolicy.ALLOW and changes > FEW_CHANGES
 
 
 def choose_strategy(now: RefreshInputs) -> Strategy:
@@ -185,7 +171,7 @@ def choose_strategy(now: RefreshInputs) -> Strategy:
     if not now.has_history:
         if now.policy is FullPolicy.ERROR:
             raise FullForbidden(
-                "the changes since the last refresh of the stream table are no longer held, and full_policy is 'error'",
+                f"the changes since the last refresh of the stream table are no longer held, and {now.forbidden_by}",
                 hint="SELECT pgtrickle.reinitialize_stream_table(name)",
             )
         return Strategy(RefreshMethod.FULL, RefreshReason.HISTORY_GONE)
@@ -202,19 +188,19 @@ def _reinitialize(now: RefreshInputs, request: Reinitialize) -> Strategy:
     """Return the strategy for a request to compute everything once more."""
     if now.policy is FullPolicy.ERROR and not request.by_user:
         raise FullForbidden(
-            f"everything has to be computed once more ({request.detail}), and full_policy is 'error'",
+            f"everything has to be computed once more ({request.detail}), and {now.forbidden_by}",
             hint="SELECT pgtrickle.reinitialize_stream_table(name)",
         )
     method = RefreshMethod.FULL if now.has_plan else RefreshMethod.IN_POSTGRES
     return Strategy(method, request.reason, request.detail)
 
 
-def choose_for_large_commit(policy: FullPolicy, changes: int) -> Strategy:
+def choose_for_large_commit(now: RefreshInputs, changes: int) -> Strategy:
     """Return FULL for a query that has only small deltas, after a commit with so many change rows."""
-    if policy is FullPolicy.ERROR:
+    if now.policy is FullPolicy.ERROR:
         raise FullForbidden(
-            f"a commit with {changes} change rows is too large for the delta of this query, and full_policy is 'error'",
-            hint="allow one full refresh: SELECT pgtrickle.alter_stream_table(name, full_policy => 'allow')",
+            f"a commit with {changes} change rows is too large for the delta of this query, and {now.forbidden_by}",
+            hint="SELECT pgtrickle.reinitialize_stream_table(name) is one full refresh that you ask for",
         )
     return Strategy(RefreshMethod.FULL, RefreshReason.LARGE_COMMIT, f"{changes} changes in one commit")
 
@@ -222,17 +208,16 @@ def choose_for_large_commit(policy: FullPolicy, changes: int) -> Strategy:
 def _choose_cheaper(now: RefreshInputs) -> Strategy:
     """Choose between DIFFERENTIAL and FULL for mode AUTO."""
     differential = Strategy(RefreshMethod.DIFFERENTIAL, RefreshReason.INCREMENTAL)
-    if now.policy is FullPolicy.ERROR or now.changes <= FEW_CHANGES:
+    if not may_switch(now.mode, now.policy, now.changes):
         return differential
     if now.changes > now.threshold * now.source_rows:
         detail = f"{now.changes} changes, {now.source_rows} source rows, auto_threshold {now.threshold:g}"
         return Strategy(RefreshMethod.FULL, RefreshReason.CHANGE_RATIO, detail)
-    costs = now.costs
-    if costs.full_ms is None or costs.per_change_ms is None:
-        return differential
-    full_ms = costs.full_ms * now.source_rows / max(1, costs.full_rows)
-    differential_ms = costs.per_change_ms * now.changes
-    if full_ms < SAFETY_MARGIN * differential_ms:
-        detail = f"about {full_ms:.0f} ms instead of {differential_ms:.0f} ms"
-        return Strategy(RefreshMethod.FULL, RefreshReason.MEASURED_COST, detail)
+    predicted = now.prediction
+    if predicted is not None and predicted.differential_ms > now.prediction_ratio * predicted.full_ms:
+        detail = (
+            f"{now.changes} changes: about {predicted.differential_ms:.0f} ms by {predicted.samples} refreshes,"
+            f" a full one about {predicted.full_ms:.0f} ms, prediction_ratio {now.prediction_ratio:g}"
+        )
+        return Strategy(RefreshMethod.FULL, RefreshReason.PREDICTED_COST, detail)
     return differential

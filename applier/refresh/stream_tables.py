@@ -9,8 +9,10 @@ from datetime import datetime
 from applier import metrics
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import PostgresQuery, StreamTable
+from applier.refresh.holds import Holds
 from applier.refresh.plans import StreamTablePlans
 from applier.refresh.readiness import Readiness
+from applier.refresh.refresh import Refresh
 from applier.refresh.scheduler import Scheduler
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
@@ -30,12 +32,18 @@ class StreamTables:
     plans: StreamTablePlans
     readiness: Readiness
     scheduler: Scheduler
+    holds: Holds
     _rows: list[StreamTableRow] = field(default_factory=list)
 
     @property
     def planned(self) -> Mapping[int, StreamTable]:
         """The stream tables that have a plan, by id."""
         return self.plans.tables
+
+    @property
+    def has_deferred(self) -> bool:
+        """Whether refreshes that are due wait for the next tick."""
+        return self.scheduler.promises.has_deferred
 
     def forget_dropped(self, rows: Sequence[StreamTableRow]) -> set[int]:
         """Forget the stream tables that are no longer stored; return their ids."""
@@ -54,6 +62,10 @@ class StreamTables:
         metrics.STREAM_TABLES.set(len(planned))
         return planned, [*refused, *self.scheduler.load(self._rows)]
 
+    def limit(self, row: StreamTableRow, table: StreamTable, frontier: Lsn) -> Lsn:
+        """Return how far a stream table may go: the frontier, or less while a gate or a watermark group holds it."""
+        return self.holds.limit(row, table, frontier)
+
     def is_due(
         self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime, *, ignore_schedules: bool
     ) -> bool:
@@ -67,6 +79,11 @@ class StreamTables:
             and self.readiness.is_ready(filled, table, frontier)
         )
 
+    def choose(self, refreshes: Sequence[Refresh], now: datetime, *, ignore_schedules: bool) -> list[Refresh]:
+        """Return the refreshes of this tick, by deadline; the others wait at their frontier for the next one."""
+        self.scheduler.promises.watch(self._rows, refreshes, now)
+        return self.scheduler.choose(refreshes, now, all_of_them=ignore_schedules)
+
     def is_current(self, table: StreamTable) -> bool:
         """Whether a stream table was neither dropped nor altered since it was planned."""
         return self.plans.tables.get(table.id) is table
@@ -74,9 +91,10 @@ class StreamTables:
     def seconds_to_next(self, now: datetime, is_busy: Callable[[int], bool]) -> float:
         """Return the seconds until a schedule or a retry is due; infinite when only changes cause refreshes.
 
-        Without those that are `is_busy`: their end is waited for, whatever their schedule says.
+        Without those that are `is_busy` or held: their end is waited for, whatever their schedule says.
         """
-        return self.scheduler.seconds_to_next([row for row in self._rows if not is_busy(row.pgt_id)], now)
+        waiting = [row for row in self._rows if not (is_busy(row.pgt_id) or self.holds.is_held(row.pgt_id))]
+        return self.scheduler.seconds_to_next(waiting, now)
 
     def forget(self, pgt_id: int) -> None:
         """Forget the plan, failures and pauses of a stream table that was dropped or has a new query."""

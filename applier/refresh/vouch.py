@@ -8,14 +8,12 @@ sessions. A stream table whose facts changed, or cannot be vouched for now, stay
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from applier import metrics
 from applier.catalog.catalog import Catalog
-from applier.catalog.commits import SessionAtWork, commits_under_way
 from applier.catalog.dependencies import ObjectIds, ids_of
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import PublicationChanged, SourceBusy, SourceChanged
@@ -30,15 +28,12 @@ from applier.refresh.server_history import ServerHistory
 from applier.refresh.strategy import RefreshMethod
 from applier.refresh.stream_tables import RefusedRow
 from applier.unexpected import to_own_error
+from shared_schema.commits import SessionAtWork, find_commits
 from shared_schema.dependency_facts import DependencyFacts, read_facts
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn
 
 log = logging.getLogger(__name__)
-
-COMMIT_S = (0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
-"""Pauses in which a commit ends, also one that a synchronous standby far away confirms; those that begin meanwhile are
-after the frontier."""
 
 NOTHING = read_facts({})
 
@@ -100,7 +95,7 @@ class Vouch:
         if self._facts is None:
             self._facts = store.load()
         ids = self._find_objects()
-        self._committing = self._find_commits()
+        self._committing = find_commits(store.sessions_at_work, self._committing)
         found = ids, store.digest(ids)
         if found != self._look:
             self._look, self._present = None, store.read(ids)
@@ -197,21 +192,6 @@ class Vouch:
             self._ids = facts, ids
         return ids
 
-    def _find_commits(self) -> list[SessionAtWork]:
-        """Return the sessions whose commit may be under way and may have altered something.
-
-        Those that the last look found waiting are not waited for again.
-        """
-        store = self.catalog.dependencies
-        waited = {(session.pid, session.xid) for session in self._committing}
-        found = [s for s in store.sessions_at_work() if s.may_commit and (s.locked or s.concerns(()))]
-        for pause in COMMIT_S:
-            if all((session.pid, session.xid) in waited for session in found):
-                break
-            time.sleep(pause)
-            found = commits_under_way(found, store.sessions_at_work())
-        return found
-
     def _may_go_on(self, row: StreamTableRow) -> bool:
         if self.plans.has_own_rows(row.pgt_id):
             # Altered in this tick: its facts are those of the new query.
@@ -277,6 +257,8 @@ class Vouch:
             case Replan(renamed=False):
                 return self._plan_again(row, stored, present, verdict)
             case Replan():
+                if self.planner.restate(row, stored, present) == row.defining_query:
+                    return self._plan_again(row, stored, present, verdict)
                 self._restate(row, stored, present, verdict.seen, whole=False)
                 return False
             case Recompute():

@@ -23,6 +23,7 @@ from applier.sinks.delta import ComputedDelta
 from applier.sinks.downstream import Downstream
 from applier.sinks.postgres.sink import PostgresSink
 from applier.unexpected import to_own_error
+from shared_schema.alerts import AlertEvent
 from shared_schema.errors import TrickleError
 
 log = logging.getLogger(__name__)
@@ -164,9 +165,9 @@ class RefreshWriter:
     def hand_on(self, row: StreamTableRow, table: StreamTable, delta: ComputedDelta) -> None:
         """Queue a delta that PostgreSQL has committed for the other sinks.
 
-        Not of a stream table that is built to replace another one: until then only PostgreSQL receives its rows.
+        Not of a stream table that is built to replace another one, nor of a canary: only PostgreSQL has their rows.
         """
-        if row.replaces is not None:
+        if row.is_trial:
             return
         if delta.is_fill:
             # All rows: whatever the sinks lack is among them.
@@ -216,4 +217,4 @@ class RefreshWriter:
         log.warning("rows were deleted from an append-only stream table", extra={"table": str(row.table)})
         self.catalog.stream_tables.revert_append_only(row.pgt_id)
         detail = "rows were deleted from it: it is no longer append-only"
-        self.catalog.service.alert("append_only_reverted", pgt_id=row.pgt_id, detail=detail)
+        self.catalog.service.alert(AlertEvent.APPEND_ONLY_REVERTED, pgt_id=row.pgt_id, detail=detail)

@@ -16,13 +16,16 @@ from confluent_kafka import KafkaException
 
 from applier import metrics
 from applier.catalog.beats import BeatStore, Heard
+from applier.catalog.service import take_suspended
 from applier.errors import Infrastructure
 from applier.ingest.beat_reader import BeatReader
 from applier.ingest.source_clock import SourceClock
 from applier.runtime.condition import ApplierCondition
+from applier.runtime.stream_table_watch import AlertThresholds, StreamTableWatch, buffer_alert
+from shared_schema.alerts import Alert, AlertEvent
 from shared_schema.beats import BEAT_EVERY_S, Beat
 from shared_schema.lsn import Lsn
-from shared_schema.table_schema import TableId
+from shared_schema.slot_lag import slot_lag_alert
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +44,10 @@ class Beats:
     """The last beat of the consumer, and when it arrived."""
     _settled: Lsn | None = field(default=None)
     """The frontier for which stream tables that lag were looked for."""
+    thresholds: Callable[[], AlertThresholds] = field(default=AlertThresholds)
+    buffered_rows: Callable[[], int] = field(default=lambda: 0)
+    """Returns how many change rows the traces hold in memory."""
+    _watch: StreamTableWatch = field(default_factory=StreamTableWatch)
     _is_silent: bool = False
 
     def listen(self, stopping: threading.Event) -> None:
@@ -81,9 +88,24 @@ class Beats:
             self.condition.hear_consumer(time.monotonic() - age_s, problem)
         if heard is not None:
             self._settle(heard.beat)
-        staleness = {str(TableId(*name)): seconds for name, seconds in self.store.staleness().items()}
+        suspended = take_suspended()  # before the look: it shows whether they still are
+        watched = self.store.watched()
+        staleness = {str(read.table): read.staleness_s for read in watched if read.staleness_s is not None}
         metrics.STALENESS.set(staleness, time.monotonic())
         self._report(self.condition.consumer_problem)
+        metrics.BUFFERED_ROWS.set(rows := self.buffered_rows())
+        for alert in [*self._watch.look(watched, suspended), *self._find_growth(rows)]:
+            self.store.alert(alert)
+
+    def _find_growth(self, rows: int) -> list[Alert]:
+        """Return alerts about what grows: rows in memory, and the log while no consumer is there to report it."""
+        thresholds = self.thresholds()
+        lag = self.store.slot_lag_bytes() if self._is_silent else None
+        found = [
+            buffer_alert(rows, thresholds),
+            slot_lag_alert(self.store.slot, lag, thresholds.slot_lag) if lag is not None else None,
+        ]
+        return [alert for alert in found if alert is not None]
 
     def _heard(self) -> Heard | None:
         now = time.monotonic()
@@ -103,4 +125,5 @@ class Beats:
             return
         self._is_silent = bool(problem)
         log.warning("the stream is silent" if problem else "the stream is back", extra={"problem": problem})
-        self.store.alert("stream_silent" if problem else "stream_back", problem)
+        event = AlertEvent.STREAM_SILENT if problem else AlertEvent.STREAM_BACK
+        self.store.alert(Alert(event, {"detail": problem}))

@@ -17,6 +17,7 @@ from applier.refresh.stream_tables import StreamTables
 from applier.runtime.checkpointer import Checkpointer
 from applier.sinks.delta_lake.sink import DeltaSink, TableError
 from applier.unexpected import to_trickle_error
+from shared_schema.alerts import AlertEvent
 
 log = logging.getLogger(__name__)
 
@@ -80,14 +81,23 @@ class Maintenance:
             problem = to_trickle_error("the checkpoint", error).problem
             log.warning("checkpoint failed, it will be repeated", extra={"error": problem})
             metrics.CHECKPOINT_FAILURES.inc()
+            self._report_cleanup(f"the checkpoint of the traces failed: {problem}")
             stopping.wait(CHECKPOINT_RETRY_S)
+
+    def _report_cleanup(self, detail: str, **about: str) -> None:
+        """Send an alert; nothing depends on it."""
+        try:
+            self.catalog.service.alert(AlertEvent.CLEANUP_FAILURE, detail=detail, **about)
+        except (Infrastructure, psycopg.Error) as error:
+            log.warning("an alert could not be sent", extra={"error": str(error).splitlines()[0]})
 
     def _tidy(self) -> None:
         settings = self.settings()
         with self.tick_lock:
             tables = list(self.tables.planned.values())
         if self.delta_sink:
-            self.delta_sink.tidy(tables, settings.delta_retention_hours)
+            for name, problem in self.delta_sink.tidy(tables, settings.delta_retention_hours):
+                self._report_cleanup(f"its Delta table could not be tidied: {problem}", stream_table=name)
         try:
             self.catalog.history.prune(settings.history_retention_days)
         except (Infrastructure, psycopg.OperationalError) as error:

@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 IDLE_LOOK_S = 1.0
 """How often definitions are read when no change arrives."""
 
+SHORTEST_WAIT_S = 0.05
+"""What is due by its schedule and was not refreshed waits for something else."""
+
 RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Pauses before a tick is repeated while a service is not available; the last value applies to all later ones."""
 
@@ -84,7 +87,7 @@ class Applier:
             parts.ingest.start()
             publishing = wiring.publishing(parts, self._fail)
             publishing.open()
-            beats = wiring.beats(status, parts.history)
+            beats = wiring.beats(status, parts)
             background = {
                 "maintenance": maintenance.run,
                 "publishing": publishing.run,
@@ -166,13 +169,14 @@ class Applier:
         parts.intake.wait(
             self._frontier,
             lambda: long_refreshes.has_finished or long_writes.has_finished or self.stopping.is_set(),
-            RETRY_S[0] if hurry or self._is_pressing(parts) else min(IDLE_LOOK_S, scheduled),
+            RETRY_S[0] if hurry or self._is_pressing(parts) else min(IDLE_LOOK_S, max(scheduled, SHORTEST_WAIT_S)),
         )
         return not self.stopping.is_set()
 
     def _is_pressing(self, parts: ApplierParts) -> bool:
-        """Whether to look again soon, though no row arrives: everything is to be drained, or a commit is under way."""
-        return self._requested is Service.DRAIN or parts.vouch.has_waiting
+        """Whether to look again soon, though no row arrives: everything is to be drained, a commit is under way, or
+        refreshes gave way to others."""
+        return self._requested is Service.DRAIN or parts.vouch.has_waiting or parts.tables.has_deferred
 
     def _serve(self, parts: ApplierParts, catalog: Catalog) -> None:
         """Run a tick, unless the applier was drained and has to rest."""

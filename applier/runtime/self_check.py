@@ -19,6 +19,7 @@ from applier.catalog.database import Database
 from applier.errors import CheckFailed
 from applier.refresh import check
 from applier.unexpected import to_trickle_error
+from shared_schema.alerts import AlertEvent
 from shared_schema.table_schema import TableId
 
 log = logging.getLogger(__name__)
@@ -53,13 +54,14 @@ class SelfCheck:
                 log.warning("self-check failed", extra={"error": to_trickle_error("the self-check", error).problem})
 
     def check(self, table: TableId, stopping: threading.Event) -> str:
-        """Return `equal`, `different` or `undecided` and count it; a new difference is logged and sent as an alert."""
+        """Return `equal`, `different`, `skipped` or `undecided` and count it; a new difference is logged and sent as an
+        alert. Changes that somebody skipped are no difference that nobody knows of."""
         outcome = self._compare(table, stopping)
         metrics.SELF_CHECKS.labels(str(table), outcome).inc()
         metrics.SELF_CHECK_DIFFERENT.labels(str(table)).set(outcome == "different")
         if outcome == "different" and table not in self._different:
             log.error("a stream table differs from its query", extra={"table": str(table)})
-            Catalog(self._database).service.alert("different", stream_table=str(table))
+            Catalog(self._database).service.alert(AlertEvent.DIFFERENT, stream_table=str(table))
         (self._different.add if outcome == "different" else self._different.discard)(table)
         return outcome
 
@@ -68,12 +70,16 @@ class SelfCheck:
         connection.execute(f"SET statement_timeout = '{STATEMENT_LIMIT_S}s'".encode())
         try:
             for _ in range(ATTEMPTS):
-                if check.check_once(connection, table, sample=ROWS).equal:
+                found = check.check_once(connection, table, sample=ROWS)
+                if found.equal:
                     return "equal"
+                if found.skipped:
+                    log.warning("not compared", extra={"table": str(table), "reason": found.skipped})
+                    return "skipped"
                 if stopping.wait(BETWEEN_ATTEMPTS_S):
                     return "undecided"
             result = check.check_stream_table(connection, table, sample=ROWS, wait_s=WRITERS_WAIT_S)
-        except (CheckFailed, psycopg.errors.QueryCanceled, psycopg.errors.ObjectNotInPrerequisiteState):
+        except (CheckFailed, psycopg.errors.QueryCanceled):
             return "undecided"
         if result.suspended:
             return "undecided"

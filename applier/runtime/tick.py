@@ -13,6 +13,7 @@ from functools import partial
 from typing import Protocol, assert_never
 
 from applier.catalog.stream_tables import StreamTableRow
+from applier.errors import SourceBusy
 from applier.plan.stream_table import StreamTable
 from applier.refresh.long_writes import LongWrite
 from applier.refresh.refresh import Refresh, RefreshResult, RefreshRows
@@ -74,10 +75,16 @@ class StreamTablesPort(Protocol):
     def load(self, rows: Sequence[StreamTableRow]) -> tuple[list[PlannedRow], list[RefusedRow]]:
         """Return the stream tables in service with their plans, and those that cannot be planned with the error."""
 
+    def limit(self, row: StreamTableRow, table: StreamTable, frontier: Lsn) -> Lsn:
+        """Return how far a stream table may go: the frontier, or less while a gate holds it."""
+
     def is_due(
         self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime, *, ignore_schedules: bool
     ) -> bool:
         """Whether to refresh a stream table now; raises when its sources will never be known."""
+
+    def choose(self, refreshes: Sequence[Refresh], now: datetime, *, ignore_schedules: bool) -> list[Refresh]:
+        """Return the refreshes of this tick, by deadline; the others wait at their frontier for the next one."""
 
     def is_current(self, table: StreamTable) -> bool:
         """Whether a stream table was neither dropped nor altered since it was planned."""
@@ -88,6 +95,9 @@ class PlannerPort(Protocol):
 
     def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
         """Plan a refresh up to the frontier, or up to an earlier LSN."""
+
+    def hold_readers(self, refreshes: Sequence[Refresh], rows: Sequence[StreamTableRow]) -> list[Refresh]:
+        """Return the refreshes without those of readers of a stream table whose fuse is blown."""
 
     def learn(self, result: RefreshResult) -> None:
         """Remember the time that a refresh took."""
@@ -200,8 +210,11 @@ def run_tick(
                 continue
             if row.lsn and row.lsn <= frontier:
                 writer.catch_up(row, table)
-            if tables.is_due(row, table, frontier, now, ignore_schedules=ignore_schedules):
-                refreshes.append(planner.plan(row, table, frontier, now))
+            limit = tables.limit(row, table, frontier)  # one position for all readers of a source that is gated
+            if tables.is_due(row, table, limit, now, ignore_schedules=ignore_schedules):
+                refreshes.append(planner.plan(row, table, limit, now))
+    refreshes = planner.hold_readers(refreshes, rows)  # while the fuse of a stream table that they read is blown
+    refreshes = tables.choose(refreshes, now, ignore_schedules=ignore_schedules)
     vouch.begin(refreshes)
     away += write(computer.compute(refreshes))
     writer.publish()  # the topic at once, Delta now and then, both in the background
@@ -267,6 +280,8 @@ def _write(
             if not tables.is_current(result.refresh.table):
                 continue  # it was dropped or altered since
             match result.outcome:
+                case SourceBusy():
+                    pass  # a gate was closed after the tick had looked: the next one sees it
                 case TrickleError(retryable=True) as error:
                     away.append(error)
                 case TrickleError() as error:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
@@ -16,6 +17,7 @@ from applier.catalog.beats import BeatStore
 from applier.catalog.catalog import Catalog
 from applier.catalog.checkpoints import Manifest
 from applier.catalog.database import Connection, Database
+from applier.catalog.service import set_alert_cooldown
 from applier.errors import Infrastructure
 from applier.ingest import stream
 from applier.ingest.beat_reader import BeatReader
@@ -30,13 +32,18 @@ from applier.refresh.alter import Alterations
 from applier.refresh.captured_sources import CapturedSources
 from applier.refresh.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.computer import Computer
+from applier.refresh.cost_cache import CostCache, model_of
+from applier.refresh.cost_model import CostModel, PredictionLimits
 from applier.refresh.failure_policy import FailurePolicy
 from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.fuses import Fuses
+from applier.refresh.holds import Holds
 from applier.refresh.intake import Intake
 from applier.refresh.long_refreshes import LongRefreshes
 from applier.refresh.long_writes import LongWrites
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.plans import StreamTablePlans
+from applier.refresh.promises import Promises, PromiseSettings
 from applier.refresh.readiness import Readiness
 from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
 from applier.refresh.result_writer import ResultWriter
@@ -52,6 +59,7 @@ from applier.runtime.condition import ApplierCondition
 from applier.runtime.maintenance import Maintenance, MaintenanceSettings
 from applier.runtime.publishing import Publishing
 from applier.runtime.requests import Requests, limit_waits
+from applier.runtime.stream_table_watch import AlertThresholds
 from applier.settings import ApplierSettings
 from applier.sinks.commit_to_visible import CommitToVisible
 from applier.sinks.delta_lake.sink import DeltaSink
@@ -65,10 +73,11 @@ from applier.sinks.staging.staged_delta import drop_leftovers
 from applier.sinks.staging.staging import Staging
 from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.scratch import Scratch
-from applier.spark.session import spark_session
+from applier.spark.session import spark_session, stand_back
 from applier.state.store import StateStore
 from applier.trace.store import TraceStore
 from shared_schema.lsn import Lsn
+from shared_schema.slot_lag import SlotLagThresholds
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +125,7 @@ class Wiring:
         self._cleanup = cleanup
         self._runner = runner
         start = self._start
+        set_alert_cooldown(lambda: start.schedule_alert_cooldown_seconds)
         limits = PlanLimits(start.max_plan_nodes, start.max_plan_text, start.max_planning_s)
         self._thresholds = Thresholds(start.deep_join_l0_scan_threshold, start.part3_max_scan_count, limits)
 
@@ -144,15 +154,19 @@ class Wiring:
         manifest, loss = self._load_manifest(catalog, store)
         traces = Traces(spark, store.load(manifest), settings.memory_budget_mb)
         drop_leftovers(self._url)
-        inbox = Inbox(manifest.frontier, manifest.offsets, self._visible.times)
+        inbox = Inbox(
+            manifest.frontier, manifest.offsets, self._visible.times, sources_elsewhere=settings.sources_elsewhere
+        )
         inbox_lock = threading.Condition()
         intake = Intake(inbox, inbox_lock, traces, schemas.copied, settings.sources_elsewhere)
         table_planner = StreamTablePlanner(self.database(_wait_briefly), catalog, self._thresholds)
-        scheduler = Scheduler(lambda: self._settings().max_consecutive_errors)
+        promises = Promises(self._promise_settings, catalog.service.alert)
+        scheduler = Scheduler(lambda: self._settings().max_consecutive_errors, promises)
         tables = StreamTables(
             StreamTablePlans(table_planner),
             Readiness(catalog.sources, traces, settings.sources_elsewhere),
             scheduler,
+            Holds(catalog, traces, lambda: self._settings().watermark_holdback_timeout),
         )
         sources = CapturedSources(catalog, traces, settings.sources_elsewhere)
         computer = self._computer(spark, traces, intake)
@@ -184,7 +198,12 @@ class Wiring:
             history=history,
             alterations=Alterations(catalog, session, table_planner, tables, computer, writer, sources),
             tables=tables,
-            planner=RefreshPlanner(traces, self._refresh_limits),
+            planner=RefreshPlanner(
+                traces,
+                self._refresh_limits,
+                self._costs(catalog),
+                Fuses(traces, catalog.fuse_samples, lambda: self._settings().fuse_default_ceiling),
+            ),
             computer=computer,
             writer=writer,
             failures=FailurePolicy(scheduler, catalog),
@@ -211,7 +230,9 @@ class Wiring:
         settings = self._start
         workers = WorkerPool(lambda: self._settings().max_parallel_workers, "compute")
         self._cleanup.callback(workers.close)
-        long_workers = ThreadPoolExecutor(settings.max_parallel_workers, thread_name_prefix="long")
+        long_workers = ThreadPoolExecutor(
+            settings.max_parallel_workers, thread_name_prefix="long", initializer=stand_back, initargs=(spark,)
+        )
         self._cleanup.enter_context(long_workers)
         return Computer(
             spark=spark,
@@ -305,7 +326,19 @@ class Wiring:
 
     def _refresh_limits(self) -> RefreshLimits:
         settings = self._settings()
-        return RefreshLimits(settings.differential_max_change_ratio, settings.catch_up_rows)
+        window = timedelta(minutes=settings.prediction_window)
+        prediction = PredictionLimits(window, settings.prediction_ratio, settings.prediction_min_samples)
+        return RefreshLimits(settings.differential_max_change_ratio, settings.catch_up_rows, prediction)
+
+    def _costs(self, catalog: Catalog) -> CostCache:
+        def load(pgt_id: int) -> CostModel:
+            return model_of(catalog.history.read_costs(pgt_id, self._refresh_limits().prediction.window))
+
+        return CostCache(load, lambda: self._settings().cost_cache_capacity)
+
+    def _promise_settings(self) -> PromiseSettings:
+        settings = self._settings()
+        return PromiseSettings(settings.tiered_scheduling, settings.auto_backoff, settings.max_parallel_workers)
 
     def _checkpoint_settings(self) -> CheckpointSettings:
         settings = self._settings()
@@ -325,17 +358,24 @@ class Wiring:
         client = stream.client_options(self._start)
         return Requests(self._start.topic_prefix, client, self.database(limit_waits), self._thresholds)
 
-    def beats(self, condition: ApplierCondition, history: ServerHistory) -> Beats:
+    def beats(self, condition: ApplierCondition, parts: ApplierParts) -> Beats:
         """Build what beats, and listens to the consumer's beats."""
         settings = self._start
         client = stream.client_options(settings)
         return Beats(
-            BeatStore(self.database(_never_wait), settings.slot),
+            BeatStore(self.database(_never_wait), settings.slot, lambda: parts.planner.costs.counters),
             lambda: BeatReader(settings.topic_prefix, client, settings.slot),
             condition,
             self._visible.clock,
-            history.hear,
+            parts.history.hear,
+            thresholds=self._alert_thresholds,
+            buffered_rows=lambda: sum(trace.overlay_volume for trace in parts.intake.traces),
         )
+
+    def _alert_thresholds(self) -> AlertThresholds:
+        settings = self._settings()
+        lag = SlotLagThresholds(settings.slot_lag_warning_threshold_mb, settings.slot_lag_critical_threshold_mb)
+        return AlertThresholds(settings.buffer_alert_threshold, lag)
 
     def _wait_for_topics(self) -> None:
         waited = False

@@ -68,9 +68,13 @@ class Downstream:
             self._queues[DELTA] = delta_sink.queue
         self._followed: dict[str, set[int]] = {sink: set() for sink in self._queues}
         """The stream tables whose queued deltas begin where a sink ends; those of others are not queued."""
+        self._left_out: set[int] = set()
+        """The stream tables whose rows no sink receives."""
 
     def frontiers(self, table: StreamTable) -> dict[str, Lsn]:
         """Return the frontier that each sink has reached at least; ORIGIN while that of the topic is not known."""
+        if table.id in self._left_out:
+            return {}
         return self._topic_frontier(table) | ({DELTA: self._delta_sink.frontier(table)} if self._delta_sink else {})
 
     def complete_frontiers(self, table: StreamTable, until: Lsn) -> dict[str, Lsn]:
@@ -109,6 +113,11 @@ class Downstream:
                 followed.add(table_id)
             self._behind.discard(table_id)
 
+    def leave_out(self, table_id: int) -> None:
+        """Expect no deltas of a stream table: no sink receives its rows."""
+        with self._changed:
+            self._left_out.add(table_id)
+
     def follow_from(self, table: StreamTable) -> dict[str, Lsn]:
         """Queue deltas of a stream table from now on, for each sink whose frontier is known; return these frontiers.
 
@@ -138,12 +147,12 @@ class Downstream:
     def follows(self, table_id: int) -> bool:
         """Whether the sinks of a stream table lack nothing but what is queued."""
         with self._changed:
-            return all(table_id in followed for followed in self._followed.values())
+            return table_id in self._left_out or all(table_id in followed for followed in self._followed.values())
 
     def unfollowed(self, table: StreamTable) -> dict[str, Lsn | None]:
         """Return the sinks that may lack more than what is queued, with their frontiers; None where it is not known."""
         with self._changed:
-            sinks = [sink for sink in self._followed if not self._follows(sink, table.id)]
+            sinks = [s for s in self._followed if table.id not in self._left_out and not self._follows(s, table.id)]
             is_known = self._publisher is not None
         at = self.frontiers(table) if sinks else {}
         return {sink: at[sink] if sink != TOPIC or is_known else None for sink in sinks}
@@ -268,6 +277,7 @@ class Downstream:
         with self._changed:
             for followed in self._followed.values():
                 followed.discard(table_id)
+            self._left_out.discard(table_id)
             self._behind.discard(table_id)
             for queue in self._queues.values():
                 queue.forget(table_id)

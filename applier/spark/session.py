@@ -136,6 +136,11 @@ def _register_functions(session: SparkSession) -> None:
     jvm.SqlFunctions.register(session._jsparkSession)
 
 
+def stand_back(session: SparkSession) -> None:
+    """Let the Spark jobs of this thread share the cores with those of ticks; else a job goes before all later ones."""
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", "beside")
+
+
 def count_jobs(session: SparkSession) -> int:
     """Return how many Spark jobs this session has started so far, those of background threads included."""
     return int(session.sparkContext._jsc.sc().dagScheduler().numTotalJobs())

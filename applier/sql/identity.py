@@ -45,6 +45,8 @@ class Renamed:
     is_relation: bool
     columns: tuple[str, ...] | None = None
     labels: tuple[tuple[str, str], ...] = ()
+    dropped: frozenset[int] = frozenset()
+    """Places of columns that it has no more, among its old ones: a list of column aliases loses their names."""
 
 
 def tree_digest(tree: str, relations: Collection[int]) -> str:
@@ -100,6 +102,8 @@ def restate(query: str, renamed: Mapping[TableId, Renamed]) -> str:
         for k in range(i, solid[place + 2] + 1):
             result[k] = ""
         result[i] = found.now.quoted
+        if after[0] == "name" and found.dropped:
+            _shorten_aliases(solid[place + 4 :], found.dropped, lexemes, result)
         _rename_label(solid[max(0, place - 2)] - 1, found, lexemes, result)
         if not found.is_relation or (found.columns is None and found.now.name == _plain(parts[2][1])):
             continue
@@ -109,6 +113,22 @@ def restate(query: str, renamed: Mapping[TableId, Renamed]) -> str:
         elif columns and [lexemes[k][1] for k in solid[place + 4 : place + 5]] != ["("]:
             result[solid[place + 3]] += columns
     return "".join(result)
+
+
+def _shorten_aliases(
+    solid: list[int], dropped: frozenset[int], lexemes: list[tuple[str, str]], result: list[str]
+) -> None:
+    """Remove the names of dropped columns from the list of column aliases that may begin here: `(id, v, w)`."""
+    if not solid or lexemes[solid[0]][1] != "(":
+        return
+    end = next((n for n, k in enumerate(solid) if lexemes[k][1] == ")"), None)
+    if end is None:
+        return
+    names = [lexemes[k][1] for k in solid[1:end:2]]
+    left = [name for place, name in enumerate(names) if place not in dropped]
+    for k in range(solid[0], solid[end] + 1):
+        result[k] = ""
+    result[solid[0]] = f"({', '.join(left)})" if left else ""
 
 
 def _rename_label(place: int, found: Renamed, lexemes: list[tuple[str, str]], result: list[str]) -> None:

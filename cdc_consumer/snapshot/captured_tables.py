@@ -271,11 +271,6 @@ class CapturedTables:
             self._recorded |= changed
             self._open.clear()
 
-    @property
-    def are_compared(self) -> bool:
-        """Whether there are tables that nobody else compares."""
-        return any(capture.facts for capture in self._captured.values())
-
     def take_changed(self) -> tuple[Capture, ...]:
         """Return the records that the next transaction of the sink must contain, once."""
         changed, self._changed = tuple(self._changed.values()), {}

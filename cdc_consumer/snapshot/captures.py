@@ -11,7 +11,7 @@ from cdc_consumer.errors import CaptureFailed, MissingRights, NoFreeSlot, Source
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.snapshot.captured_tables import CapturedTables
 from cdc_consumer.snapshot.export import Export, TableExport
-from cdc_consumer.snapshot.watch import CaptureWatch, SeenTrees, WantedTables
+from cdc_consumer.snapshot.watch import CaptureWatch, WantedTables
 from cdc_consumer.wal.catalog import PublishedTable
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.lag import LagReporter
@@ -25,9 +25,6 @@ RETRY_S = 1.0
 """Pause after a capture that could not begin: the lock or the rewrite that prevented it is usually gone by then."""
 
 VANISHED = "it left the publications, or was renamed or dropped, before its new copy was complete"
-
-COMPARE_S = 1.0
-"""How often the catalog is looked at for tables that nobody else compares: their readers show what is published."""
 
 
 class Captures:
@@ -63,7 +60,6 @@ class Captures:
         self._check_at = 0.0
         self._unfinished = frozenset(unfinished)
         self._copying: UnfinishedCopies | None = None
-        self._trees: SeenTrees | None = None
         self._refused: tuple[tuple[PublishedTable, str], ...] = ()
         self._export: Export | None = None
         self._is_settled = False
@@ -131,9 +127,7 @@ class Captures:
         now = time.monotonic()
         is_due = self._export is None and (now >= self._check_at or self._tables.is_leaf_awaited)
         if is_due and self._watch.start(self._tables.settled, self._tables.recorded, together=self._together):
-            self._check_at = now + (
-                min(COMPARE_S, self._heartbeat_s) if self._tables.are_compared else self._heartbeat_s
-            )
+            self._check_at = now + self._heartbeat_s
             self._tables.begin_check()
         self._take_result()
 
@@ -150,13 +144,10 @@ class Captures:
         """The position that the frontier must not pass, because leaf partitions are not copied yet."""
         return self._tables.held_at
 
-    def take_trees(self) -> SeenTrees | None:
-        """Return the leaf partitions that the last check saw, once, when the stream has reached their position."""
-        trees = self._trees
-        if trees is None or not self._frontier.arrived(trees.position):
-            return None
-        self._trees = None
-        return trees
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether tables that readers know wait to be captured again."""
+        return bool(self._unfinished)
 
     def lift_limit(self) -> None:
         """Let the frontier pass the export's point: the last copied row is in the open transaction of the sink."""
@@ -201,7 +192,6 @@ class Captures:
         if seen is None:
             return
         self._lag.record_server_position(seen.position)
-        self._trees = seen.trees
         if seen.export is None:
             self._is_settled = True
         else:

@@ -11,12 +11,12 @@ import logging
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import psycopg
 
-from cdc_consumer.errors import CaptureFailed, CaptureOutdated, PublicationMissing, SourceError
+from cdc_consumer.errors import CaptureFailed, PublicationMissing, SourceError
 from cdc_consumer.snapshot.export import Export, prepare_export
 from cdc_consumer.wal.catalog import (
     Connection,
@@ -27,9 +27,7 @@ from cdc_consumer.wal.catalog import (
     publish_leaves,
     published_tables,
 )
-from cdc_consumer.wal.horizon import NO_HORIZON, Horizon
-from cdc_consumer.wal.slot import insert_position, server_position
-from cdc_consumer.wal.table_facts import compare_tables
+from cdc_consumer.wal.slot import server_position
 from shared_schema.errors import SettingsError
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture
@@ -65,26 +63,6 @@ class SeenTables:
     """All tables of the publications that are not captured."""
     refused: tuple[tuple[PublishedTable, str], ...] = ()
     """Those of them that cannot be captured, and why."""
-    trees: SeenTrees | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SeenTrees:
-    """The leaf partitions of captured tables as they were before `position`: those of each table by its oid, with what
-    identifies their attachment.
-
-    `captured` are the captures that were known then: one that changed meanwhile was followed by messages.
-    """
-
-    position: Lsn
-    leaves: Mapping[int, Mapping[int, str]]
-    captured: Mapping[TableId, Capture]
-    facts: Mapping[int, str] = field(default_factory=dict)
-    """What the rows of captured tables rest on besides the log, by the oid of the table."""
-    unpublished: Mapping[TableId, str] = field(default_factory=dict)
-    """Captured tables whose changes are not streamed any more, and why."""
-    horizon: Horizon = NO_HORIZON
-    """Which transactions `leaves` surely contain."""
 
 
 class CaptureWatch:
@@ -188,11 +166,7 @@ class CaptureWatch:
     def _check(self, captured: Mapping[TableId, Capture], known: frozenset[TableId], *, together: bool) -> SeenTables:
         if self._catalog is None or self._catalog.closed:
             self._catalog = connect(self._database_url)
-        if missing := missing_publications(self._catalog, self._publications):
-            raise PublicationMissing(
-                f"publication {missing[0]} was dropped: changes of its tables are no longer streamed",
-                hint="run `pg-trickle-cdc resync`: it creates the publication again and shows what will be copied",
-            )
+        check_publications(self._catalog, self._publications)
         published = published_tables(self._catalog, self._publications)
         if any(t.via_root for t in published):
             publish_leaves(self._catalog, self._publications)
@@ -200,29 +174,11 @@ class CaptureWatch:
         wanted, refused = self._judge(self._catalog, published, captured)
         position = server_position(self._catalog)
         if not wanted:
-            leaves = {t.relid: t.joined for t in published if t.partitioned}
-            facts = self._compare(self._catalog, published, captured)
-            gone = find_unpublished(published, captured)
-            horizon = published[0].horizon if published else NO_HORIZON
-            trees = SeenTrees(insert_position(self._catalog), leaves, captured, facts, gone, horizon)
-            return SeenTables(position, None, uncaptured, refused, trees)
+            return SeenTables(position, None, uncaptured, refused)
         group = wanted if together else first_capture_group(wanted)
         self._announce(WantedTables(tuple(group), position))
         export = prepare_export(self._database_url, self._publications, group, known)
         return SeenTables(server_position(self._catalog), export, uncaptured, refused)
-
-    def _compare(
-        self, catalog: Connection, published: Sequence[PublishedTable], captured: Mapping[TableId, Capture]
-    ) -> dict[int, str]:
-        """Return the present facts of captured tables that nobody else compares.
-
-        Raises CaptureOutdated when rows changed behind the log.
-        """
-        known = {t.relid: captured[t.table] for t in published if t.table in captured}
-        facts, outdated = compare_tables(catalog, self._publications, known)
-        for problem in outdated.values():
-            raise CaptureOutdated(problem, hint="the table is copied again automatically")
-        return facts
 
     def _judge(
         self, catalog: Connection, published: Sequence[PublishedTable], captured: Mapping[TableId, Capture]
@@ -280,6 +236,15 @@ class CaptureWatch:
         self._wanted = None
 
 
+def check_publications(catalog: Connection, publications: tuple[str, ...]) -> None:
+    """Raise an error if a publication does not exist any more."""
+    if missing := missing_publications(catalog, publications):
+        raise PublicationMissing(
+            f"publication {missing[0]} was dropped: changes of its tables are no longer streamed",
+            hint="run `pg-trickle-cdc resync`: it creates the publication again and shows what will be copied",
+        )
+
+
 def first_capture_group(new: list[PublishedTable]) -> list[PublishedTable]:
     """Return the tables to copy at one point: small ones together, because the frontier waits while they are copied."""
     group: list[PublishedTable] = []
@@ -311,18 +276,6 @@ def is_new(table: PublishedTable, captured: Mapping[TableId, Capture]) -> bool:
 def is_copy_missing(table: PublishedTable, captured: Mapping[TableId, Capture]) -> bool:
     """Return whether a table is new or stopped."""
     return is_new(table, captured) or bool(captured[table.table].stopped)
-
-
-def find_unpublished(published: Sequence[PublishedTable], captured: Mapping[TableId, Capture]) -> dict[TableId, str]:
-    """Return captured tables that nobody else compares and whose changes are not streamed any more, with the reason."""
-    streamed, names = {t.table for t in published}, {t.relid: t.table for t in published}
-    return {
-        table: f"it is now called {names[capture.relid]}"
-        if capture.relid in names
-        else "it is in none of the publications any more"
-        for table, capture in captured.items()
-        if capture.facts and not capture.left_out and table not in streamed
-    }
 
 
 def with_awaited(table: PublishedTable, captured: Mapping[TableId, Capture]) -> PublishedTable:

@@ -31,7 +31,13 @@ OWN_PUBLICATION = "pg_trickle"
 """The publication that this project creates, and may alter."""
 
 OWN_SCHEMAS = ("pgtrickle", "pgtrickle_changes")
-"""The project's own tables are never captured: with a FOR ALL TABLES publication each change would cause another."""
+"""The project's own tables are not captured: with a FOR ALL TABLES publication each change would cause another."""
+
+_NOT_OWN = """(p.schemaname <> ALL (%(own)s) OR (p.schemaname, p.tablename) = ('pgtrickle', 'pgt_refresh_history')
+           AND EXISTS (SELECT FROM pg_publication_rel r JOIN pg_publication o ON o.oid = r.prpubid
+                       WHERE o.pubname = p.pubname
+                         AND r.prrelid = format('%%I.%%I', p.schemaname, p.tablename)::regclass))"""
+"""Except the refresh history, where a publication names it: self-monitoring reads it."""
 
 
 def connect(database_url: str) -> Connection:
@@ -146,7 +152,7 @@ WITH RECURSIVE members AS (
     FROM pg_publication_tables p
     JOIN pg_namespace n ON n.nspname = p.schemaname
     JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
-    WHERE p.pubname = ANY (%(publications)s) AND p.schemaname <> ALL (%(own)s)
+    WHERE p.pubname = ANY (%(publications)s) AND {not_own}
       AND c.oid NOT IN (SELECT t.relid FROM tree t)
   UNION ALL
     SELECT c.oid, n.nspname, c.relname, c.relkind,
@@ -209,6 +215,7 @@ def published_query(server_version: int) -> str:
     modern = server_version >= 150000
     generated = "p.pubgencols = 's'" if server_version >= 180000 else "false"
     return _PUBLISHED.format(
+        not_own=_NOT_OWN,
         generated=generated,
         schema_members=_SCHEMA_MEMBERS.format(generated=generated) if modern else "",
         columns="p.attnames, p.rowfilter" if modern else "NULL::name[] AS attnames, NULL::text AS rowfilter",
@@ -321,10 +328,10 @@ def publications_of(connection: Connection, publications: tuple[str, ...]) -> di
         "SELECT n.nspname, c.relname, array_agg(DISTINCT p.pubname::text) FROM pg_publication_tables p "
         "JOIN pg_class t ON t.oid = format('%%I.%%I', p.schemaname, p.tablename)::regclass "
         "JOIN pg_class c ON c.oid IN (t.oid, pg_partition_root(t.oid)) JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "WHERE p.pubname = ANY (%s) AND p.schemaname <> ALL (%s) GROUP BY 1, 2"
+        f"WHERE p.pubname = ANY (%(publications)s) AND {_NOT_OWN} GROUP BY 1, 2"
     )
     try:
-        rows = connection.execute(query, (list(publications), list(OWN_SCHEMAS))).fetchall()
+        rows = connection.execute(query, {"publications": list(publications), "own": list(OWN_SCHEMAS)}).fetchall()
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
     return {TableId(schema, name): names for schema, name, names in rows}

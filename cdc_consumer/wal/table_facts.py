@@ -1,13 +1,13 @@
 """Relations in; what their rows rest on besides the log, out, and whether two such facts mean that rows changed.
 
-An applier compares the sources of its stream tables itself, where they are in its own database. The other tables are
-compared here: nobody else can see their catalog.
+An applier compares the sources of its stream tables itself, where they are in its own database. Readers elsewhere
+cannot see this catalog, so all captured tables are compared here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -69,6 +69,8 @@ SELECT c.oid::int8, json_build_object(
         WHERE t.root = c.oid AND t.relid <> c.oid GROUP BY t.relid ORDER BY t.relid) l),
     'enums', (SELECT json_object_agg(x.oid::text, x.enumlabel ORDER BY x.oid)
               FROM parts p JOIN pg_enum x ON x.enumtypid = p.type WHERE p.root = c.oid),
+    'labels_written', (SELECT json_object_agg(x.oid::text, x.xmin::text ORDER BY x.oid)
+                       FROM parts p JOIN pg_enum x ON x.enumtypid = p.type WHERE p.root = c.oid),
     'composites', (SELECT json_object_agg(t.oid::text, (
         SELECT json_agg(json_build_array(a.attnum, a.atttypid::int8, a.atttypmod) ORDER BY a.attnum)
         FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) ORDER BY t.oid)
@@ -79,47 +81,61 @@ SELECT c.oid::int8, json_build_object(
     'actions', (SELECT concat_ws(', ', CASE WHEN bool_or(p.pubinsert) THEN 'insert' END,
         CASE WHEN bool_or(p.pubupdate) THEN 'update' END, CASE WHEN bool_or(p.pubdelete) THEN 'delete' END,
         CASE WHEN bool_or(p.pubtruncate) THEN 'truncate' END)
-        FROM members m JOIN pg_publication p ON p.oid = m.publication WHERE m.root = c.oid))::text
+        FROM members m JOIN pg_publication p ON p.oid = m.publication WHERE m.root = c.oid),
+    'options_written', (SELECT json_object_agg(p.oid::text, p.xmin::text ORDER BY p.oid)
+                        FROM members m JOIN pg_publication p ON p.oid = m.publication WHERE m.root = c.oid),
+    'generated_columns', (SELECT json_object_agg(p.oid::text, to_jsonb(p) ->> 'pubgencols' ORDER BY p.oid)
+                          FROM members m JOIN pg_publication p ON p.oid = m.publication WHERE m.root = c.oid))::text
 FROM pg_class c WHERE c.oid = ANY (%(relids)s::int8[]::oid[])
 """
 
-_COMPARED = "SELECT to_regclass('pgtrickle.pgt_source_facts') IS NOT NULL"
-_READABLE = "SELECT has_table_privilege('pgtrickle.pgt_source_facts', 'SELECT')"
-_BY_APPLIER = "SELECT source_relid::int8 FROM pgtrickle.pgt_source_facts"
+_READABLE = """
+SELECT bool_and(coalesce(has_table_privilege(to_regclass(t), 'SELECT'), false))
+FROM unnest(ARRAY['pgtrickle.pgt_source_facts', 'pgtrickle.pgt_dependencies']) AS t
+"""
+_BY_APPLIER = """
+SELECT f.source_relid::int8 FROM pgtrickle.pgt_source_facts f
+WHERE EXISTS (SELECT FROM pgtrickle.pgt_dependencies d
+              WHERE d.source_relid = f.source_relid AND d.source_type = 'TABLE')
+"""
 
 ALL_ACTIONS = "insert, update, delete, truncate"
 
 
 def read_table_facts(connection: Connection, publications: Collection[str], relids: Collection[int]) -> dict[int, str]:
-    """Return the present facts of those relations that no applier of this database compares, each as one text."""
+    """Return the present facts of relations, each as one text."""
+    values = {"relids": sorted(relids), "publications": list(publications)}
     try:
-        compared = _compared_by_applier(connection)
-        wanted = sorted(set(relids) - compared)
-        if not wanted:
-            return {}
-        rows = connection.execute(_FACTS.encode(), {"relids": wanted, "publications": list(publications)}).fetchall()
+        rows = connection.execute(_FACTS.encode(), values).fetchall() if relids else []
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
     return {int(relid): str(facts) for relid, facts in rows}
 
 
-def _compared_by_applier(connection: Connection) -> set[int]:
-    for question in (_COMPARED, _READABLE):
-        if connection.execute(question.encode()).fetchone() != (True,):
-            return set()
-    return {int(relid) for (relid,) in connection.execute(_BY_APPLIER.encode())}
+def sources_of_applier(connection: Connection) -> frozenset[int]:
+    """Return the relations that an applier of this database compares: it requests copies of them itself."""
+    try:
+        if connection.execute(_READABLE.encode(), prepare=True).fetchone() != (True,):
+            return frozenset()
+        return frozenset(int(relid) for (relid,) in connection.execute(_BY_APPLIER.encode(), prepare=True))
+    except psycopg.Error as error:
+        raise diagnose_exception(error) from error
 
 
-def compare_tables(
-    connection: Connection, publications: Collection[str], captured: Mapping[int, Capture]
-) -> tuple[dict[int, str], dict[TableId, str]]:
-    """Return the present facts of captured tables that nobody else compares, and why rows of which changed behind the
-    log. `captured` are the captures by oid."""
-    facts = read_table_facts(connection, publications, captured)
-    differences = {
-        captured[r].table: find_difference(captured[r].table, captured[r].facts, now) for r, now in facts.items()
-    }
-    return facts, {table: problem for table, problem in sorted(differences.items()) if problem is not None}
+def find_outdated_tables(
+    captured: Mapping[int, Capture], facts: Mapping[int, str], left_out: Collection[TableId]
+) -> dict[TableId, str]:
+    """Return the tables whose rows are not those of the log, and why. `captured` are the captures by oid; of tables in
+    `left_out` the publications leave something out now."""
+    found: dict[TableId, str] = {}
+    for relid, now in facts.items():
+        capture = captured[relid]
+        problem = find_difference(capture.table, capture.facts, now)
+        if problem is None and capture.left_out and capture.table not in left_out:
+            problem = f"not all changes of {capture.table} were streamed for some time"
+        if problem is not None:
+            found[capture.table] = problem
+    return dict(sorted(found.items()))
 
 
 def find_difference(table: TableId, old: str, new: str) -> str | None:
@@ -132,11 +148,17 @@ def find_difference(table: TableId, old: str, new: str) -> str | None:
     # Facts of earlier versions do not have them.
     if any(was.get(key, now[key]) != now[key] for key in ("restricted", "via_root")):
         return f"the publications stream partitions of {table} in another way"
+    # A publication is altered by ourselves when it is to have generated columns: nothing is lost meanwhile.
+    is_same = was.get("generated_columns") == now.get("generated_columns")
+    if is_same and _is_written_again("options_written", was, now):
+        return f"a publication of {table} was altered, and altered back"
+    if _is_written_again("labels_written", was, now) and (was["enums"] or {}).items() <= (now["enums"] or {}).items():
+        return f"a label of a type of {table} was renamed, and renamed back"
     return outdated_rows(_relation(table, was), _relation(table, now), ())
 
 
 def find_left_out(published: PublishedTable, facts: str) -> str:
-    """Return which rows or changes of a table the publications leave out; '' for none, and where nobody has to know."""
+    """Return which rows or changes of a table the publications leave out; '' for none."""
     if not facts:
         return ""
     described = json.loads(facts)
@@ -153,6 +175,12 @@ def find_left_out(published: PublishedTable, facts: str) -> str:
     if described["actions"] != ALL_ACTIONS:
         return f"the publications stream only {described['actions'] or 'nothing'}"
     return ""
+
+
+def find_all_left_out(published: Iterable[PublishedTable], facts: Mapping[int, str]) -> dict[TableId, str]:
+    """Return the tables of which the publications leave out rows or changes, and which. `facts` are theirs by oid."""
+    found = {t.table: find_left_out(t, facts.get(t.relid, "")) for t in published}
+    return {table: left_out for table, left_out in found.items() if left_out}
 
 
 def _relation(table: TableId, facts: Mapping[str, Any]) -> RelationFact:
@@ -181,6 +209,12 @@ def _relation(table: TableId, facts: Mapping[str, Any]) -> RelationFact:
             for oid, attributes in (facts.get("composites") or {}).items()
         ),
     )
+
+
+def _is_written_again(key: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a row of the catalog that both facts have was written in between; earlier versions have none of them."""
+    old, new = was.get(key) or {}, now.get(key) or {}
+    return any(new.get(oid, written) != written for oid, written in old.items())
 
 
 def _expressions(facts: Mapping[str, Any], leaf: str) -> str | None:

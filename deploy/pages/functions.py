@@ -27,6 +27,8 @@ TITLES = {
     "create": "Create and drop",
     "lifecycle": "Scripts and definitions",
     "redefine": "Alter",
+    "canary": "Try a new query",
+    "many": "Several at once",
     "service": "Pause and resume",
     "diagnose": "Diagnose errors",
     "repair": "Repair in place",
@@ -34,11 +36,18 @@ TITLES = {
     "status": "Status",
     "health": "Health",
     "explain": "Explain",
+    "cost": "Costs and recommendations",
+    "self_monitoring": "Self-monitoring",
     "graph": "Dependencies",
     "programs": "Programs",
     "settings": "Settings",
     "sinks": "Direct writes, visibility, publications",
     "scheduling": "Drain",
+    "gates": "Gates",
+    "fuse": "Fuse",
+    "sla": "SLA and tiers",
+    "watermarks": "Watermarks",
+    "refresh_groups": "Refresh groups",
 }
 
 _FUNCTION = re.compile(

@@ -32,6 +32,7 @@ from cdc_consumer.snapshot.captures import Captures
 from cdc_consumer.transaction_batcher import TransactionBatcher
 from cdc_consumer.tree_news import NewsReader
 from cdc_consumer.wal.catalog import relation_facts
+from cdc_consumer.wal.compared import ComparedPositions
 from cdc_consumer.wal.feedback import Feedback
 from cdc_consumer.wal.frontier import Frontier
 from cdc_consumer.wal.log_clock import LogClock
@@ -135,7 +136,7 @@ class Stream:
         records = ProgressRecords(settings, point, None, versions, captures=captures, tables=tables)
         batcher = TransactionBatcher(
             settings=settings, frontier=self.frontier, sink=sink, records=records, feedback=feedback,
-            captures=captures, metrics=metrics, clock=LogClock(), has_frontier=False,
+            captures=captures, metrics=metrics, clock=LogClock(), compared=ComparedPositions(), has_frontier=False,
         )  # fmt: skip
         self._handler = FrameHandler(
             frontier=self.frontier, history=None, rows=rows, sink=sink, batcher=batcher, captures=captures,

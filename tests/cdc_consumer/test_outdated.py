@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from cdc_consumer.resume import find_outdated
+from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks.sink import StoredState
 from cdc_consumer.wal.catalog import published_tables
 from cdc_consumer.wal.table_facts import find_difference, find_left_out, read_table_facts
+from shared_schema.lsn import Lsn
+from shared_schema.progress import Capture
+from shared_schema.settings import load_settings
 from shared_schema.table_schema import TableId
 from tests.cdc_consumer.conftest import MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, check, until
@@ -21,6 +28,8 @@ INSERT INTO t SELECT i, i, 'sad' FROM generate_series(1, 20) i; INSERT INTO othe
 """
 
 T = TableId("public", "t")
+
+PUBLISH_ALL = "ALTER PUBLICATION pg_trickle SET (publish = 'insert, update, delete, truncate')"
 
 
 def captures(consumer: Consumer, table: str) -> list[dict[str, Any]]:
@@ -37,7 +46,13 @@ def copies(consumer: Consumer, table: str) -> int:
         ("ALTER TABLE t ALTER v TYPE int USING v + 100", True),
         ("ALTER TABLE t DROP v; ALTER TABLE t ADD v int DEFAULT 7", True),
         ("ALTER TYPE mood RENAME VALUE 'sad' TO 'low'", True),
+        # Rows that were written in between have the other label, or are missing.
+        ("ALTER TYPE mood RENAME VALUE 'sad' TO 'low'; ALTER TYPE mood RENAME VALUE 'low' TO 'sad'", True),
         ("ALTER PUBLICATION pg_trickle SET (publish = 'insert')", True),
+        (f"ALTER PUBLICATION pg_trickle SET (publish = 'insert'); {PUBLISH_ALL}", True),
+        ("ALTER TYPE mood ADD VALUE 'more'", False),
+        ("ALTER PUBLICATION pg_trickle DROP TABLE other; ALTER PUBLICATION pg_trickle ADD TABLE other", False),
+        ("CREATE PUBLICATION another FOR TABLE t", False),
         ("VACUUM FULL t", False),
         ("TRUNCATE t", False),
         ("ALTER TABLE t ADD w int DEFAULT 3", False),
@@ -49,11 +64,41 @@ def copies(consumer: Consumer, table: str) -> int:
 def test_only_ddl_that_changes_rows_counts(db: Connection, ddl: str, changes_rows: bool) -> None:
     db.execute(SCHEMA.encode())
     relid = db.execute("SELECT 't'::regclass::oid::int8").fetchall()[0][0]
-    before = read_table_facts(db, ["pg_trickle"], [relid])[relid]
+    before = read_table_facts(db, ["pg_trickle", "another"], [relid])[relid]
     for statement in ddl.split("; "):
         db.execute(statement.encode())
-    after = read_table_facts(db, ["pg_trickle"], [relid])[relid]
+    after = read_table_facts(db, ["pg_trickle", "another"], [relid])[relid]
     assert (find_difference(T, before, after) is not None) is changes_rows
+
+
+def test_the_next_session_copies_what_the_last_one_ended_for(db: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would end for it too, again and again."""
+    monkeypatch.setenv("PG_TRICKLE_DATABASE_URL", "postgresql://h/db")
+    monkeypatch.setenv("PG_TRICKLE_KAFKA_BOOTSTRAP", "nowhere:1")
+    settings = load_settings(ConsumerSettings)
+    db.execute(SCHEMA.encode())
+    (published,) = (table for table in published_tables(db, ("pg_trickle",)) if table.table == T)
+    facts = read_table_facts(db, ["pg_trickle"], [published.relid])[published.relid]
+    whole = Capture("slot", T, published.relid, Lsn(9), 0, published.membership, facts=facts)
+
+    def found(capture: Capture, *overdue: TableId) -> list[TableId]:
+        return find_outdated(db, settings, StoredState(captures={T: capture}), overdue)
+
+    assert found(whole) == []
+    assert found(replace(whole, left_out="it was called otherwise for a moment")) == [T]
+    db.execute("ALTER TABLE t ALTER v TYPE int USING v + 100")
+    assert found(whole) == [T]
+    assert found(replace(whole, stopped="why")) == []
+    # An applier of this database compares it too, and requests the copy.
+    db.execute(
+        """
+        CREATE SCHEMA pgtrickle; CREATE TABLE pgtrickle.pgt_source_facts AS SELECT 't'::regclass::oid AS source_relid;
+        CREATE TABLE pgtrickle.pgt_dependencies AS SELECT source_relid, 'TABLE' AS source_type
+        FROM pgtrickle.pgt_source_facts
+        """
+    )
+    assert found(whole) == []
+    assert found(whole, T) == [T], "it did not"
 
 
 NESTED = """

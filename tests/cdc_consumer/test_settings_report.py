@@ -135,3 +135,35 @@ def test_grants_on_settings_survive_an_upgrade(db: Connection, least: tuple[str,
     db.execute(sql.SQL("SET ROLE {}").format(least[1]))
     assert shown(db, "linger_ms") == ("5", "default", False)
     db.execute("RESET ROLE")
+
+
+def test_each_source_shows_the_sessions_that_failed(make_consumer: MakeConsumer, db: Connection) -> None:
+    install_catalog(db)
+    db.execute(
+        "CREATE TABLE plain (id int PRIMARY KEY); CREATE TABLE root (id int PRIMARY KEY) PARTITION BY RANGE (id)"
+    )
+    db.execute("CREATE TABLE leaf PARTITION OF root DEFAULT")
+    for source in ("plain", "root"):
+        db.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (f"of_{source}", f"SELECT id FROM {source}"))
+    consumer = make_consumer(linger_ms=6)
+    goes_by(db, consumer)
+    status = (
+        "SELECT source, cdc_mode, leaves, attempts, cardinality(attempted_at), last_error_at = attempted_at[1],"
+        " attempted_at[1] > attempted_at[2], coalesce(last_error, '') <> ''"
+        " FROM pgtrickle.wal_source_status() ORDER BY 1"
+    )
+
+    def shows(*said: object) -> bool:
+        sources = [("public.plain", "log", None), ("public.root", "log", 1)]
+        return db.execute(status.encode()).fetchall() == [(*source, *said) for source in sources]
+
+    consumer.start()
+    until(lambda: shows(0, None, None, None, False), "no session failed")
+    for number, is_later in ((1, None), (2, True)):
+        db.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+        until(lambda n=number, late=is_later: shows(n, n, True, late, True), f"{number} failed")
+        consumer.wait_ready()
+        until(lambda: consumer.get("/readyz")[0] == 200, "it works again")
+    assert shown(db, "linger_ms") == ("6", "environment", False)
+    blocked = "SELECT DISTINCT blocked_reason FROM pgtrickle.wal_source_status()"
+    until(lambda: db.execute(blocked).fetchall() == [(None,)], "nothing prevents them")

@@ -19,7 +19,7 @@ SECRET = "Tr0ub4dor"
 
 
 def test_the_guide_names_every_metric() -> None:
-    named = set(re.findall(r"^\| `(pg_trickle_cdc_\w+)`", GUIDE.read_text(), re.MULTILINE))
+    named = set(re.findall(r"^\| `(pg_trickle_(?:cdc|alerts)_\w+)`", GUIDE.read_text(), re.MULTILINE))
     kept = {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in Metrics(Health()).registry.collect()

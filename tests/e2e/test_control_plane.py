@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import psycopg
 import pytest
 from psycopg import errors
 
 from tests import oracle
+from tests.fixtures.alerts import next_alert
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -110,8 +109,7 @@ def test_a_refusal_is_sent_as_a_notification(db: Connection) -> None:
     db.execute("CREATE TABLE rumours (id int PRIMARY KEY, note text); LISTEN pg_trickle_alert")
     create = "SELECT pgtrickle.create_stream_table(%s, 'SELECT id, random() AS r FROM rumours', refresh_mode => %s)"
     db.execute(create, ("lucky", "DIFFERENTIAL"))
-    alert = json.loads(next(db.notifies(timeout=30)).payload)
-    assert alert["event"] == "suspended" and "random" in alert["error"] and alert["hint"]
+    assert next_alert(db, "auto_suspended", "random", timeout_s=30)["hint"]
     db.execute("UNLISTEN *")
     status = "SELECT status || ': ' || last_error_message FROM pgtrickle.pgt_status() WHERE name = 'public.lucky'"
     assert str(one(db, status)).startswith("SUSPENDED: the function random()")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import psycopg
 import pytest
 from psycopg import errors
@@ -11,6 +9,7 @@ from psycopg import errors
 from deploy.local.stack import Stack
 from tests import oracle
 from tests.e2e.test_schedules import assert_equal, create, value, wait
+from tests.fixtures.alerts import next_alert
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -81,6 +80,37 @@ def test_auto_chooses_by_how_much_changed(db: Connection) -> None:
         assert state == ("DIFFERENTIAL", "INCREMENTAL")
 
     oracle.eventually(shown)
+
+
+def test_auto_foresees_that_the_changes_cost_more(db: Connection) -> None:
+    """By the history a change row costs 10 ms: the running applier reads it when the first large change comes."""
+    db.execute(
+        "CREATE TABLE foreseen (id int PRIMARY KEY, v int);"
+        "INSERT INTO foreseen SELECT i, 0 FROM generate_series(1, 3000) i"
+    )
+    create(db, "foretold", "SELECT v, count(*) AS n FROM foreseen GROUP BY v", auto_threshold="1")
+    wait(db, "foretold")
+    db.execute(
+        "INSERT INTO pgtrickle.pgt_refresh_history (pgt_id, start_time, end_time, action, refresh_reason,"
+        " rows_inserted, rows_deleted, tick_watermark_lsn, status, rows_in, compute_ms, write_ms)"
+        " SELECT pgt_id, now(), now(), 'DIFFERENTIAL', 'INCREMENTAL', 1, 0, '0/1', 'COMPLETED',"
+        " n * 300, n * 3000, 1 FROM generate_series(1, 5) n,"
+        " pgtrickle.pgt_stream_tables WHERE pgt_name = 'foretold'"
+    )
+    db.execute("UPDATE foreseen SET v = 1 WHERE id <= 100")
+    assert_equal(db, "foretold")
+    assert executed(db, "foretold") == ("DIFFERENTIAL", "INCREMENTAL")
+    db.execute("UPDATE foreseen SET v = 2 WHERE id <= 1000")
+    assert_equal(db, "foretold")
+    assert executed(db, "foretold") == ("FULL", "predicted_cost_exceeds_full")
+    detail = value(db, "SELECT refresh_reason_detail FROM pgtrickle.get_refresh_history('foretold', 1)")
+    assert "2000 changes: about " in str(detail) and "by 6 refreshes" in str(detail)
+    misses = "SELECT value > 0 FROM pgtrickle.scheduler_diagnostics() WHERE counter = 'cost_cache_misses'"
+    oracle.eventually(lambda: _is_true(value(db, misses)))
+
+
+def _is_true(found: object) -> None:
+    assert found is True
 
 
 REFUSED = "SELECT id, v, row_number() OVER (ORDER BY v % 3) > 0 AS numbered, xmin IS NOT NULL AS stored FROM odd"
@@ -169,6 +199,5 @@ def test_an_append_only_one_goes_back_at_the_first_delete(db: Connection, stack:
         assert value(db, flag) is True
         db.execute("DELETE FROM lines WHERE id = 1")
         assert_equal(db, "journal")
-        alerts = [json.loads(n.payload) for n in listener.notifies(timeout=30, stop_after=1)]
+        next_alert(listener, "append_only_reverted", timeout_s=30)
         assert value(db, flag) is False
-    assert [alert["event"] for alert in alerts] == ["append_only_reverted"]

@@ -3,7 +3,6 @@ the topic."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import subprocess
@@ -25,6 +24,7 @@ from deploy.local.stack import Stack
 from shared_schema.lsn import Lsn
 from tests import oracle
 from tests.fixtures import choice
+from tests.fixtures.alerts import next_alert
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -181,15 +181,18 @@ def test_a_refused_row_suspends_one_stream_table_and_sends_an_alert(db: Connecti
     with psycopg.connect(stack.addresses.database_url, autocommit=True) as listener:
         listener.execute("LISTEN pg_trickle_alert")
         db.execute("INSERT INTO strict_base VALUES (2, 11)")
-        notification = next(listener.notifies(timeout=60))
-    alert = json.loads(notification.payload)
-    assert alert["event"] == "suspended"
+        failed = next_alert(listener, "refresh_failed", "strict_one")
+        assert failed["errors"] == 1 and failed["stream_table"] == "public.strict_one"
+        alert = next_alert(listener, "auto_suspended", "strict_one")
     assert "the row with id = 2 of public.strict_one: check violation, constraint few" in alert["error"]
     db.execute("SELECT pgtrickle.wait_for('strict_two')")
     assert db.execute("SELECT count(*) FROM strict_two").fetchone() == (2,)
     with pytest.raises(errors.ObjectNotInPrerequisiteState, match="id = 2"):
         db.execute("SELECT pgtrickle.wait_for('strict_one')")
-    db.execute("ALTER TABLE strict_one DROP CONSTRAINT few; SELECT pgtrickle.resume_stream_table('strict_one')")
+    with psycopg.connect(stack.addresses.database_url, autocommit=True) as listener:
+        listener.execute("LISTEN pg_trickle_alert")
+        db.execute("ALTER TABLE strict_one DROP CONSTRAINT few; SELECT pgtrickle.resume_stream_table('strict_one')")
+        assert next_alert(listener, "resumed", "strict_one")["was"] == "SUSPENDED"
     db.execute("SELECT pgtrickle.wait_for('strict_one')")
     assert db.execute("SELECT count(*) FROM strict_one").fetchone() == (2,)
 
@@ -223,7 +226,7 @@ def test_a_full_disk_is_waited_for_and_stops_no_other_table(db: Connection, stac
                 db.execute("SELECT pgtrickle.wait_for(%s)", (name,))
             db.execute("ALTER TABLE cramped SET TABLESPACE small; LISTEN pg_trickle_alert")
             db.execute("INSERT INTO bulky SELECT i, repeat(i::text, 300) FROM generate_series(2, 2000) i")
-            assert json.loads(next(db.notifies(timeout=60)).payload)["event"] == "disk_full"
+            assert next_alert(db, "disk_full", "cramped")["errors"] >= 1
             db.execute("UNLISTEN *")
             db.execute("SELECT pgtrickle.wait_for('roomy')")
             failures = "SELECT count(*) FROM pgtrickle.get_refresh_history('cramped') WHERE error_message LIKE '%full%'"

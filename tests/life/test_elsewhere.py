@@ -11,7 +11,7 @@ import pytest
 from deploy.local.stack import Stack
 from tests import oracle
 from tests.e2e.test_sinks import applier_of
-from tests.life.test_repair import Connection
+from tests.life.test_repair import Connection, one
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PG_TRICKLE_LONG_TESTS"), reason="a second applier: PG_TRICKLE_LONG_TESTS"
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 QUERIES = {
     "far_sum": "SELECT k, count(*) AS n, sum(v) AS s FROM far_rows GROUP BY k",
     "far_moods": "SELECT m, count(*) AS n FROM far_rows GROUP BY m",
-    "far_others": "SELECT id FROM far_others",
+    "far_ids": "SELECT id FROM far_others",
 }
 
 
@@ -70,7 +70,7 @@ def test_what_is_altered_in_the_other_database_is_noticed(
             oracle.eventually(lambda: is_equal("far_moods"))
             db.execute("ALTER PUBLICATION pg_trickle DROP TABLE far_rows")
             oracle.eventually(lambda: is_stopped("far_sum", "none of the publications"))
-            is_equal("far_others")
+            is_equal("far_ids")
             db.execute("DELETE FROM far_rows WHERE id = 2; ALTER PUBLICATION pg_trickle ADD TABLE far_rows")
 
             def is_resumed() -> None:
@@ -87,3 +87,73 @@ def test_what_is_altered_in_the_other_database_is_noticed(
         finally:
             far.kill()
     db.execute("ALTER PUBLICATION pg_trickle DROP TABLE far_rows, far_others; DROP TABLE far_rows, far_others")
+
+
+SCHEMA = """
+CREATE TABLE rewritten (id int PRIMARY KEY, k int, v int); CREATE TABLE beside (id int);
+CREATE TABLE divided (id int, v int) PARTITION BY RANGE (id);
+CREATE TABLE divided_1 PARTITION OF divided FOR VALUES FROM (0) TO (100);
+CREATE TABLE divided_2 PARTITION OF divided FOR VALUES FROM (100) TO (200)
+"""
+
+BEHIND_THE_LOG = (
+    "ALTER TABLE rewritten ALTER v TYPE int USING v + 100",
+    "ALTER TABLE rewritten DROP v; ALTER TABLE rewritten ADD v int DEFAULT 7",
+    "UPDATE rewritten SET v = id",
+    "ALTER TABLE rewritten RENAME v TO w; ALTER TABLE rewritten RENAME k TO v; ALTER TABLE rewritten RENAME w TO k",
+    "ALTER TABLE divided DETACH PARTITION divided_2",
+    "UPDATE divided_2 SET v = v + 1; ALTER TABLE divided ATTACH PARTITION divided_2 FOR VALUES FROM (100) TO (200)",
+    "ALTER TABLE rewritten ALTER v TYPE int USING v + 1, ALTER k TYPE int USING k + 1",
+)
+"""DDL that changes rows without a change row, and writes beside it."""
+
+SUMS = {
+    "rewritten_sums": "SELECT k, count(*) AS n, sum(v) AS s FROM rewritten GROUP BY k",
+    "divided_sums": "SELECT count(*) AS n, sum(v) AS s FROM divided",
+}
+
+
+@pytest.mark.timeout(400)
+def test_no_wait_ends_with_rows_from_before_the_ddl(
+    db: Connection, stack: Stack, database: str, tmp_path: Path
+) -> None:
+    """The rows of the other tables go on meanwhile, so the frontier does."""
+    db.execute(SCHEMA.encode())
+    for table in ("rewritten", "beside", "divided_1", "divided_2"):
+        db.execute(f"ALTER TABLE {table} REPLICA IDENTITY FULL".encode())
+    db.execute("ALTER PUBLICATION pg_trickle ADD TABLE rewritten, beside, divided")
+    db.execute("INSERT INTO rewritten SELECT i, i % 3, i FROM generate_series(1, 30) i")
+    db.execute("INSERT INTO divided SELECT i, i FROM generate_series(0, 199) i")
+    far = applier_of(stack, database, tmp_path, PG_TRICKLE_PUBLICATION_PREFIX="trickle_far3")
+    far.run_once("install")
+    with psycopg.connect(database, autocommit=True) as there:
+        there.execute(SCHEMA.encode())
+        there.execute("SELECT pgtrickle.set_setting('sources_elsewhere', 'true')")
+        for name, query in SUMS.items():
+            there.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
+
+        def assert_waited_for(what: str) -> None:
+            """Check what is shown right after the first wait that ends, without a second chance."""
+            db.execute("INSERT INTO beside VALUES (1)")
+            at = one(db, "SELECT pg_current_wal_insert_lsn()::text")
+            for name, query in SUMS.items():
+                there.execute("SELECT pgtrickle.wait_for(%s, lsn => %s::pg_lsn, timeout => '1 min')", (name, at))
+                expected = oracle.Bag(db.execute(query.encode()).fetchall())
+                oracle.assert_same(expected, oracle.in_postgres(there, name), f"{name}: {what}")
+
+        far.start()
+        try:
+            assert_waited_for("the first rows")
+            for ddl in BEHIND_THE_LOG:
+                for statement in ddl.split("; "):
+                    db.execute(statement.encode())
+                assert_waited_for(ddl)
+            db.execute("UPDATE rewritten SET v = v + 1; DELETE FROM divided WHERE id < 10")
+            assert_waited_for("ordinary rows")
+        except BaseException:
+            print(far.last_words())
+            raise
+        finally:
+            far.kill()
+    db.execute("ALTER PUBLICATION pg_trickle DROP TABLE rewritten, beside, divided")
+    db.execute("DROP TABLE rewritten, beside, divided")

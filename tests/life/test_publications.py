@@ -3,14 +3,11 @@ but not visible yet."""
 
 from __future__ import annotations
 
-import threading
-import time
-
-import psycopg
 import pytest
 from psycopg import errors
 
 from deploy.local.stack import Stack
+from tests.fixtures.standby import committing
 from tests.life.test_ddl import Connection, assert_equal, assert_suspended, create
 
 
@@ -118,36 +115,11 @@ def test_ddl_whose_commit_waits_for_a_standby(db: Connection, stack: Stack) -> N
     db.execute("CREATE TABLE awaited (id int PRIMARY KEY, v int); INSERT INTO awaited VALUES (1, 1)")
     create(db, "of_awaited", "SELECT sum(v) AS s FROM awaited")
     assert_equal(db, "of_awaited")
-    # Every other session commits without waiting; only the one that alters the table waits.
-    superuser = psycopg.connect(stack.addresses.database_url, autocommit=True)
-    superuser.execute("SET ROLE postgres")
-    superuser.execute("ALTER SYSTEM SET synchronous_commit = local")
-    superuser.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-    superuser.execute("SELECT pg_reload_conf()")
-    alters = psycopg.connect(stack.addresses.database_url, autocommit=True)
-    alters.execute("SET synchronous_commit = on")
-    worker = threading.Thread(
-        target=lambda: alters.execute("ALTER TABLE awaited ALTER COLUMN v TYPE int USING v + 100"), daemon=True
-    )
-    try:
-        worker.start()
-        until = time.monotonic() + 10
-        query = (
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE 'ALTER TABLE awaited%'"
-        )
-        while superuser.execute(query).fetchone() != (1,):
-            assert time.monotonic() < until
-            time.sleep(0.02)
+    ddl = "ALTER TABLE awaited ALTER COLUMN v TYPE int USING v + 100"
+    with committing(stack.addresses.database_url, ddl, superuser="postgres"):
         at = db.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
         assert at is not None
         with pytest.raises(errors.QueryCanceled):
             db.execute("SELECT pgtrickle.wait_for('of_awaited', lsn => %s::pg_lsn, timeout => '3 s')", (at[0],))
         assert db.execute("TABLE of_awaited").fetchall() == [(1,)]
-    finally:
-        superuser.execute("ALTER SYSTEM RESET synchronous_standby_names")
-        superuser.execute("ALTER SYSTEM RESET synchronous_commit")
-        superuser.execute("SELECT pg_reload_conf()")
-        worker.join(10)
-        alters.close()
-        superuser.close()
     assert_suspended(db, "of_awaited", "was rewritten")

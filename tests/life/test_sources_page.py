@@ -156,7 +156,7 @@ def listen(db: Connection) -> set[int]:
 
     def note(notify: psycopg.Notify) -> None:
         alert = json.loads(notify.payload)
-        if alert["event"] == "suspended":
+        if alert["event"] == "auto_suspended":
             suspended.add(int(alert["pgt_id"]))
 
     db.add_notify_handler(note)

@@ -14,6 +14,7 @@ from shared_schema.progress import (
     Capture,
     Checkpoint,
     CheckpointPlace,
+    ComparedRange,
     LastCommit,
     Progress,
     ProgressRecord,
@@ -46,6 +47,7 @@ progresses = st.builds(
     ),
     checkpoint=st.one_of(st.none(), st.builds(CheckpointPlace, st.integers(0, 2**60), st.integers(1, 99))),
     captures=several,
+    compared=st.one_of(st.none(), st.builds(ComparedRange, positions, positions)),
 )
 numbers = st.integers(0, 99)
 checkpoints = st.builds(Checkpoint, names, st.integers(0, 2**60), numbers, numbers, offsets, schemas, several)
@@ -54,6 +56,17 @@ checkpoints = st.builds(Checkpoint, names, st.integers(0, 2**60), numbers, numbe
 @given(st.one_of(progresses, captures, checkpoints))
 def test_round_trip(record: ProgressRecord) -> None:
     assert decode_progress(record.encode()) == record
+
+
+def test_what_was_compared() -> None:
+    record = Progress("s", "", 1, Lsn(0), Lsn(7), {}, compared=ComparedRange(Lsn(5), Lsn(9)))
+    fields = json.loads(record.encode())
+    assert fields.pop("compared") == ["0/5", "0/9"]
+    older = decode_progress(json.dumps(fields).encode())
+    assert isinstance(older, Progress) and older.compared is None, "a consumer that does not compare"
+    for broken in ([], ["0/5"], ["0/5", 9], ["0/5", "0/7", "0/9"], {"since": "0/5"}, 7):
+        with pytest.raises(ContractError):
+            decode_progress(json.dumps({**fields, "compared": broken}).encode())
 
 
 @given(checkpoints, checkpoints, captures)

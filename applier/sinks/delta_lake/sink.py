@@ -163,8 +163,12 @@ class DeltaSink:
                 return False
         return self.queue.remove_until(table_id, reached)
 
-    def tidy(self, tables: Iterable[StreamTable], retention_hours: int) -> None:
-        """Compact small files and delete old ones; readers find every version of the last `retention_hours`."""
+    def tidy(self, tables: Iterable[StreamTable], retention_hours: int) -> list[tuple[str, str]]:
+        """Compact small files and delete old ones; readers find every version of the last `retention_hours`.
+
+        Return the stream tables for which that failed, with the reason.
+        """
+        failed: list[tuple[str, str]] = []
         for table in tables:
             try:
                 if not DeltaTable.is_deltatable(self.path(table)):
@@ -172,6 +176,8 @@ class DeltaSink:
                 optimize_and_vacuum(DeltaTable(self.path(table)), retention_hours)
             except Exception as error:
                 log.warning("delta table could not be tidied", extra={"table": str(table), "error": str(error)[:300]})
+                failed.append((str(table), str(error)[:300]))
+        return failed
 
     def _write(self, table: StreamTable, deltas: list[Delta]) -> Lsn:
         """Make one commit that covers at least the first of the deltas; return its frontier."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from applier.plan.stream_table import StreamTable
-from applier.sinks.delta import ComputedDelta, StagedDelta
+from applier.sinks.delta import ComputedDelta, MemoryDelta, StagedDelta
 from applier.sinks.lease import Lease
 from applier.sinks.postgres import copy_text, merge_sql
 from applier.sinks.postgres.arrow_rows import comparable_columns, zset_schema
@@ -73,6 +73,31 @@ def diff_with_target(cursor: Cursor, table: StreamTable, full_result: FullResult
     return evaluate_net_rows(cursor, differing, schema)
 
 
+def diff_by_key(cursor: Cursor, table: StreamTable, delta: ComputedDelta, key: merge_sql.Key) -> NetRows:
+    """Return the net rows after which the table holds, for each key of the delta, what the delta leaves there.
+
+    The table may hold other rows of these keys than those that the delta deletes, or none.
+    """
+    schema = pa.schema([delta.schema.field(name) for name in (*column_names(len(table.columns)), WEIGHT)])
+    parts = (
+        [part.table for part in delta.parts()]
+        if isinstance(delta, StagedDelta)
+        else [_copy_delta_to_session(cursor, table, delta)]
+    )
+    columns = sql.SQL(", ").join(sql.Identifier(column_name(i)) for i in range(len(table.columns)))
+    changed = sql.SQL(" UNION ALL ").join(sql.SQL("SELECT {} FROM {}").format(columns, part) for part in parts)
+    left = [sql.SQL("{} WHERE n > 0").format(_select_part(table, schema, part)) for part in parts]
+    held = [
+        sql.SQL("{} t WHERE EXISTS (SELECT FROM ({}) d WHERE {} AND {})").format(
+            _select_rows(table, schema, merge_sql.target(table), -1), changed, which, same
+        )
+        for which, same in merge_sql.matches(table, key)
+    ]
+    both = sql.SQL(" UNION ALL ").join([*left, *held])
+    differing = sql.SQL("{} HAVING sum(w) OPERATOR(pg_catalog.<>) 0").format(_sum_same_rows(schema, both))
+    return evaluate_net_rows(cursor, differing, schema)
+
+
 def target_rows(cursor: Cursor, table: StreamTable, schema: pa.Schema | None = None) -> NetRows:
     """Return all rows of the stream table, each once with its count, in the types of the schema if it is given."""
     schema = schema or zset_schema(table)
@@ -107,6 +132,17 @@ def _copy_to_session(cursor: Cursor, table: StreamTable, rows: pa.Table | sql.Id
         for piece in copy_text.csv_pieces(copies_of(rows, len(table.columns))):
             copy.write(piece)
     return whole
+
+
+def _copy_delta_to_session(cursor: Cursor, table: StreamTable, delta: MemoryDelta) -> sql.Identifier:
+    """Copy the rows of a delta, with their weights, into a temporary table; return its name."""
+    changed = sql.Identifier(f"pgt_changed_{next(NUMBERS)}")
+    cursor.execute(merge_sql.create_delta_table(table, changed))
+    with cursor.copy(sql.SQL("COPY {} FROM STDIN " + copy_text.OPTIONS).format(changed)) as copy:
+        for piece in copy_text.csv_pieces(delta.rows):
+            copy.write(piece)
+    cursor.execute(sql.SQL("ANALYZE {}").format(changed))
+    return changed
 
 
 def _select_rows(table: StreamTable, schema: pa.Schema, rows: sql.Identifier, weight: int) -> sql.Composed:

@@ -48,15 +48,25 @@ def _batch_names(table: StreamTable) -> list[sql.Identifier]:
     return [sql.Identifier(column_name(i)) for i in range(len(table.columns))]
 
 
-def create_batch_table(table: StreamTable) -> sql.Composed:
-    """Create the batch table: exactly the stream table's types under positional names, emptied at every commit."""
-    columns = sql.SQL(", ").join(
+def _positional(table: StreamTable) -> sql.Composed:
+    return sql.SQL(", ").join(
         sql.SQL("{} AS {}").format(name, place) for name, place in zip(_names(table), _batch_names(table), strict=True)
     )
+
+
+def create_batch_table(table: StreamTable) -> sql.Composed:
+    """Create the batch table: exactly the stream table's types under positional names, emptied at every commit."""
     return sql.SQL(
         "CREATE TEMPORARY TABLE IF NOT EXISTS {} ON COMMIT DELETE ROWS AS"
         " SELECT {}, ''::text AS act, 0::int8 AS n FROM {} WITH NO DATA"
-    ).format(sql.Identifier(_batch_name(table)), columns, target(table))
+    ).format(sql.Identifier(_batch_name(table)), _positional(table), target(table))
+
+
+def create_delta_table(table: StreamTable, name: sql.Identifier) -> sql.Composed:
+    """Create a temporary table for the rows of a delta with their weights `n`, which ends with the transaction."""
+    return sql.SQL("CREATE TEMPORARY TABLE {} ON COMMIT DROP AS SELECT {}, 0::int8 AS n FROM {} WITH NO DATA").format(
+        name, _positional(table), target(table)
+    )
 
 
 def copy_batch(table: StreamTable) -> sql.Composed:
@@ -106,26 +116,34 @@ class Key:
         return [i for i in range(len(table.columns)) if i not in self.ordinals or i in self.ambiguous]
 
 
+def matches(table: StreamTable, key: Key) -> list[tuple[sql.Composable, sql.Composable]]:
+    """Return which rows `d` of a batch have the key of a row `t` of the table on which condition; each `d` counts once.
+
+    An index supports `=`, not IS NOT DISTINCT FROM: rows with a NULL in their key, which are few, are looked up by
+    themselves.
+    """
+    nullable = [sql.SQL("d.{} IS NULL").format(_batch_names(table)[i]) for i in key.ordinals if i not in key.not_null]
+    by_value, with_nulls = (_same(table, key.ordinals, key.equal, with_nulls=nulls) for nulls in (False, True))
+    if not nullable:
+        return [(sql.SQL("true"), by_value)]
+    some_null = sql.SQL("({})").format(sql.SQL(" OR ").join(nullable))
+    return [(sql.SQL("NOT {}").format(some_null), by_value), (some_null, with_nulls)]
+
+
 def keyed_statements(
     table: StreamTable, key: Key, server: int, batch: sql.Identifier | None = None
 ) -> list[sql.Composed]:
     """Return statements whose row counts add up to the number of rows in the batch.
 
-    An index supports `=`, not IS NOT DISTINCT FROM: rows with a NULL in their key, which are few, have statements of
-    their own. Where equal keys may look different, a batch may delete 1.0 and insert 1.00: to MERGE both are the row
-    that the table holds, so there the deletions are a statement before the insertions.
+    Where equal keys may look different, a batch may delete 1.0 and insert 1.00: to MERGE both are the row that the
+    table holds, so there the deletions are a statement before the insertions.
     """
     source = batch or batch_table(table)
     server = 0 if key.ambiguous else server
-    nullable = [sql.SQL("d.{} IS NULL").format(_batch_names(table)[i]) for i in key.ordinals if i not in key.not_null]
-    by_value, with_nulls = (_same(table, key.ordinals, key.equal, with_nulls=nulls) for nulls in (False, True))
-    if not nullable:
-        return _merge_statements(table, key, source, by_value, sql.SQL("true"), server=server)
-    some_null = sql.SQL("({})").format(sql.SQL(" OR ").join(nullable))
-    no_null = sql.SQL("NOT {}").format(some_null)
     return [
-        *_merge_statements(table, key, source, by_value, no_null, server=server),
-        *_merge_statements(table, key, source, with_nulls, some_null, server=server),
+        statement
+        for which, same in matches(table, key)
+        for statement in _merge_statements(table, key, source, same, which, server=server)
     ]
 
 

@@ -14,12 +14,13 @@ from typing import assert_never
 import pyarrow as pa
 
 from applier.catalog.frontiers import Frontiers, RefreshTimes, move_frontier
+from applier.catalog.fuses import forget_skipped
 from applier.catalog.history import HistoryRow, RefreshExecution, record_refresh
 from applier.ingest.source_times import SourceTimes
 from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import ComputedDelta, Delta, MemoryDelta, StagedDelta
 from applier.sinks.outbox import acknowledge, enqueue, enqueue_gap, enqueue_refill, stored_frontiers
-from applier.sinks.postgres.full_diff import FullResult, diff_with_target
+from applier.sinks.postgres.full_diff import FullResult, diff_by_key, diff_with_target
 from applier.sinks.postgres.gather import DriverLimit, collect_delta
 from applier.sinks.postgres.key_index import create_key_index, fit_key
 from applier.sinks.postgres.progressive import ProgressiveWriter
@@ -83,6 +84,7 @@ class PostgresSink:
         has_gap: bool = False,
         new_plan: bool = False,
         refills: bool = False,
+        by_key: bool = False,
     ) -> ComputedDelta:
         """Make the table hold a full result, writing only rows that differ; return the difference.
 
@@ -91,13 +93,17 @@ class PostgresSink:
         earlier deltas that they still need and that cannot be computed again. With `has_gap` they may need more than
         these: then all rows. With `new_plan` also when nothing differs: what was written before cannot be computed with
         the plan of now. With `refills` the other sinks are given all rows instead, and the outbox only remembers that.
+        With `by_key`, `rows` is a delta to rows that the table may not hold: only what it leaves of its keys counts.
         """
         started = time.monotonic()
 
         def find_difference(cursor: Cursor) -> ComputedDelta:
-            if not isinstance(rows, FullResult):
+            if isinstance(rows, FullResult):
+                difference = diff_with_target(cursor, table, rows)
+            elif by_key and table.key is not None:
+                difference = diff_by_key(cursor, table, rows, self._writer.key_of(cursor, table, table.key))
+            else:
                 return rows
-            difference = diff_with_target(cursor, table, rows)
             return collect_delta(cursor, table, difference, rows.lsn_range, self._driver_limit)
 
         with (
@@ -118,7 +124,7 @@ class PostgresSink:
             if refills:
                 enqueue_refill(cursor, table.id, rows.lsn_range.upper)
             refresh = HistoryRow(table.id, execution, *counts, _elapsed_ms(started), rows.lsn_range)
-            self._finish(cursor, table, delta, as_of, refresh, was_partial=True)
+            self._finish(cursor, table, delta, as_of, refresh, was_partial=True, is_whole=not by_key)
         return delta
 
     def fit_key(self, table: StreamTable) -> AbstractContextManager[StreamTable]:
@@ -181,6 +187,7 @@ class PostgresSink:
         refresh: HistoryRow,
         *,
         was_partial: bool,
+        is_whole: bool = False,
     ) -> None:
         """Write what belongs to the rows: the index of a new table, the frontier and the row of history."""
         if delta.is_fill:
@@ -195,6 +202,8 @@ class PostgresSink:
                 " WHERE pgt_id = %s AND partial_until IS NOT NULL",
                 (table.id,),
             )
+        if is_whole:
+            forget_skipped(cursor, table.id)
         upper = delta.lsn_range.upper
         move_frontier(cursor, table.id, delta.lsn_range.lower, upper, self.refresh_times(upper, as_of))
         request = refresh.execution.request

@@ -64,7 +64,7 @@ class TargetWriter:
         url = self._session.database.url
         # All rows of a key are in one part, unless equal keys look different.
         any_order = can_merge_in_any_order(cursor, table, delta) and (
-            delta.is_fill or not table.key or not self._key(cursor, table, table.key).ambiguous
+            delta.is_fill or not table.key or not self.key_of(cursor, table, table.key).ambiguous
         )
         return merge_parts(
             cursor, table, delta, url, lambda part: self._phases(cursor, table, delta, part), any_order=any_order
@@ -76,7 +76,7 @@ class TargetWriter:
         if table.key is None:
             equal = equality_operators(cursor, table)
             return merge_sql.keyless_part(table, *self._comparable_columns(cursor, table), part.table, equal)
-        return merge_sql.keyed_part(table, self._key(cursor, table, table.key), part.table)
+        return merge_sql.keyed_part(table, self.key_of(cursor, table, table.key), part.table)
 
     def method_for(self, cursor: Cursor, table: StreamTable, delta: ComputedDelta) -> ApplyMethod:
         """Return COPY for a delta that only inserts, else MERGE."""
@@ -89,11 +89,11 @@ class TargetWriter:
             comparable, equal = self._comparable_columns(cursor, table), equality_operators(cursor, table)
             return ByCount(table, merge_sql.keyless_statements(table, *comparable, equal))
         statements = merge_sql.keyed_statements(
-            table, self._key(cursor, table, table.key), self._session.server_version
+            table, self.key_of(cursor, table, table.key), self._session.server_version
         )
         return ByKey(table, table.key, statements)
 
-    def _key(self, cursor: Cursor, table: StreamTable, ordinals: tuple[int, ...]) -> merge_sql.Key:
+    def key_of(self, cursor: Cursor, table: StreamTable, ordinals: tuple[int, ...]) -> merge_sql.Key:
         """Return how the rows of the table are found; PostgreSQL is asked once per definition."""
         definition = table.relid, table.columns, ordinals, table.not_null
         if self._keys.get(table.id, (None, None))[0] != definition:

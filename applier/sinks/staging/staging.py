@@ -43,6 +43,7 @@ from applier.sinks.staging.staged_delta import (
     create_part_template,
 )
 from applier.spark.net_frame import net_frame
+from applier.spark.session import stand_back
 from applier.zset import WEIGHT, column_name, column_names
 from shared_schema.connections import connect_with_statement
 from shared_schema.lsn import LsnRange
@@ -193,7 +194,10 @@ def _run(
     """Run the job; add each part to the queue when its line appears. Spark itself reports only the end of all parts."""
     seen: set[int] = set()
     try:
-        with connect(copier.url) as connection, ThreadPoolExecutor(1) as spark:
+        with (
+            connect(copier.url) as connection,
+            ThreadPoolExecutor(1, initializer=stand_back, initargs=(net.sparkSession,)) as spark,
+        ):
             job = spark.submit(net.mapInArrow(copier.copy, "part int").count)
             running = True
             while running:

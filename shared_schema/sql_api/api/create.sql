@@ -69,7 +69,8 @@ BEGIN
         RAISE EXCEPTION '% is neither a table nor a view of tables', source::regclass
             USING HINT = 'Foreign tables, materialized views and sequences leave no rows in the log.',
                   ERRCODE = 'wrong_object_type';
-    ELSIF rel.nspname IN ('pg_catalog', 'information_schema', 'pgtrickle') THEN
+    ELSIF rel.nspname IN ('pg_catalog', 'information_schema', 'pgtrickle')
+        AND source <> 'pgtrickle.pgt_refresh_history'::regclass THEN
         RAISE EXCEPTION 'system table % cannot be captured', source::regclass USING ERRCODE = 'wrong_object_type';
     ELSIF rel.relpersistence <> 'p' THEN
         RAISE EXCEPTION 'table % is temporary or unlogged', source::regclass
@@ -104,7 +105,9 @@ BEGIN
     END IF;
     -- Since version 18 the server rejects UPDATE and DELETE of a table whose old rows would be incomplete without them.
     IF current_setting('server_version_num')::int >= 180000
-       AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = source AND a.attgenerated = 's' AND NOT a.attisdropped) THEN
+       AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = source AND a.attgenerated = 's' AND NOT a.attisdropped)
+       -- Readers notice that a publication was altered, so not without need.
+       AND EXISTS (SELECT FROM pg_publication p WHERE p.pubname = pub AND to_jsonb(p) ->> 'pubgencols' <> 's') THEN
         EXECUTE format('ALTER PUBLICATION %I SET (publish_generated_columns = stored)', pub);
     END IF;
     IF NOT EXISTS (SELECT FROM pgtrickle._memberships(ARRAY[source]) m WHERE m.publication = pub) THEN
@@ -134,10 +137,16 @@ DECLARE
 BEGIN
     FOR source IN
         SELECT c.oid AS relid, n.nspname, c.relname,
-               EXISTS (SELECT FROM pgtrickle.pgt_stream_tables t WHERE t.pgt_relid = c.oid) AS is_stream_table
+               t.pgt_id IS NOT NULL AS is_stream_table, t.canary_of IS NOT NULL AS is_canary
         FROM unnest(relids) s(relid) JOIN pg_class c ON c.oid = s.relid
         JOIN pg_namespace n ON n.oid = c.relnamespace
+        LEFT JOIN pgtrickle.pgt_stream_tables t ON t.pgt_relid = c.oid
     LOOP
+        IF source.is_canary THEN
+            RAISE EXCEPTION 'stream table % is a canary, which no other stream table can read', source.relid::regclass
+                USING HINT = 'It is dropped when it is promoted or cancelled: read the stream table that it belongs to.',
+                      ERRCODE = 'wrong_object_type';
+        END IF;
         reads := reads || jsonb_build_object('relid', source.relid, 'schema', source.nspname, 'name', source.relname,
             'type', CASE WHEN source.is_stream_table THEN 'STREAM_TABLE'
                          WHEN pgtrickle._captures(source.relid, refresh_mode) THEN 'TABLE' ELSE 'UNCAPTURED' END);
@@ -228,6 +237,10 @@ END $$;
 CREATE OR REPLACE FUNCTION pgtrickle._captures(source oid, refresh_mode text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF upper(refresh_mode) = 'FULL' AND source = 'pgtrickle.pgt_refresh_history'::regclass THEN
+        -- Only self-monitoring captures it.
+        RAISE wrong_object_type;
+    END IF;
     PERFORM pgtrickle._admit_source(source);
     RETURN true;
 EXCEPTION WHEN wrong_object_type THEN
@@ -246,6 +259,7 @@ DECLARE
     target     record;
     view_oid   oid;
     new_id     bigint;
+    reads      jsonb;
 BEGIN
     SELECT * INTO target FROM pgtrickle._resolve_name(name, caller_path);
     PERFORM pgtrickle._check_schedule(schedule);
@@ -266,7 +280,9 @@ BEGIN
             upper(_create_stream_table.refresh_mode), 'INITIALIZING')
     RETURNING pgt_id INTO new_id;
     PERFORM pgtrickle._guard(format('%I.%I', target.schema_name, target.table_name)::regclass);
-    PERFORM pgtrickle._set_dependencies(new_id, pgtrickle._admit_sources(view_oid, refresh_mode));
+    reads := pgtrickle._admit_sources(view_oid, refresh_mode);
+    PERFORM pgtrickle._refuse_own_tables(target.schema_name, reads);
+    PERFORM pgtrickle._set_dependencies(new_id, reads);
     EXECUTE format('DROP VIEW %s', view_oid::regclass);
     -- In the log directly after the change of the publication: the consumer captures the tables, the applier reads the
     -- catalog again.
@@ -276,12 +292,15 @@ END $$;
 CREATE OR REPLACE FUNCTION pgtrickle.create_stream_table(
     name text, query text, schedule text DEFAULT '1s', refresh_mode text DEFAULT 'AUTO',
     append_only boolean DEFAULT NULL, full_policy text DEFAULT NULL, auto_threshold double precision DEFAULT NULL,
-    auto_evolve boolean DEFAULT NULL,
+    auto_evolve boolean DEFAULT NULL, sla interval DEFAULT NULL,
+    fuse text DEFAULT NULL, fuse_ceiling double precision DEFAULT NULL, fuse_sensitivity double precision DEFAULT NULL,
     search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgtrickle._create_stream_table(name, query, schedule, refresh_mode, search_path);
     PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, auto_evolve, search_path);
+    PERFORM pgtrickle._set_sla(name, sla, NULL, search_path);
+    PERFORM pgtrickle._set_fuse(name, fuse, fuse_ceiling, fuse_sensitivity, search_path);
 END $$;
 COMMENT ON FUNCTION pgtrickle.create_stream_table IS
     'Create a table that is kept equal to a query. Filled after commit; see pgtrickle.wait_for().';
@@ -319,8 +338,9 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     st pgtrickle.pgt_stream_tables;
 BEGIN
-    -- Together with a replacement that is still being built.
-    PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.replaces = stream_table;
+    -- Together with a replacement that is still being built, and its canary.
+    PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s
+    WHERE s.replaces = stream_table OR s.canary_of = stream_table;
     SELECT * INTO st FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table;
     -- The table first, then its row, as the applier locks them when it writes.
     IF EXISTS (SELECT FROM pg_class WHERE oid = st.pgt_relid) THEN

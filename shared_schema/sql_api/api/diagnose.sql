@@ -24,6 +24,12 @@ BEGIN
         problem := st.last_error_message;
         RETURN;
     END IF;
+    IF pgtrickle._is_fuse_blown(st) THEN
+        checked := true;
+        problem := st.last_error_message;
+        remedy := (pgtrickle._remedy('FuseBlown', st)).remedy;
+        RETURN;
+    END IF;
     SELECT format('changes of %I.%I are not captured: %s', p.source_schema, p.source_name, p.reason) INTO problem
     FROM pgtrickle.pgt_stopped_sources p JOIN pgtrickle._base_sources(st.pgt_id) b USING (source_schema, source_name)
     ORDER BY 1 LIMIT 1;
@@ -120,6 +126,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         (1, 'ServerRestored', 'correctness', 'Stop pg-trickle-cdc, run pg-trickle-cdc resync --restored, start it. Each stream table is then repaired in place.'),
         (1, 'CannotRepair', 'correctness', 'SELECT pgtrickle.reinitialize_stream_table(%L) computes it as a whole.'),
         (1, 'HistoryGone', 'correctness', 'SELECT pgtrickle.reinitialize_stream_table(%L) computes it as a whole.'),
+        (1, 'FuseBlown', 'user', 'SELECT pgtrickle.reset_fuse(%L, ''apply'') lets the changes through once, ''reinitialize'' instead computes the whole, ''skip_changes'' goes on without them.'),
         (1, 'FullForbidden', 'user', 'SELECT pgtrickle.reinitialize_stream_table(%L) is one full refresh that you ask for.'),
         (1, 'SourceChanged', 'schema', 'Put the source back, or accept it as it is: SELECT pgtrickle.reinitialize_stream_table(%L) copies the sources again and writes the rows that differ.'),
         (1, 'PublicationChanged', 'schema', 'Put the table back into the publication, whole and with all actions; SELECT pgtrickle.resume_stream_table(%L) adds one that is missing and copies it again.'),
@@ -174,6 +181,8 @@ BEGIN
     FROM pgtrickle.wal_source_status() w
     JOIN pgtrickle._base_sources(st.pgt_id) b ON format('%I.%I', b.source_schema, b.source_name) = w.source
     WHERE w.blocked_reason IS NOT NULL;
+    RETURN QUERY
+    SELECT f.since, 'user', f.class, f.problem, true, f.remedy FROM pgtrickle._fuse_findings(st.pgt_id) f;
     -- Earlier failures of refreshes; what became of them is not known.
     RETURN QUERY
     SELECT h.end_time, 'user', h.refresh_reason, h.error_message, NULL::boolean,

@@ -169,7 +169,7 @@ BEGIN
                               'avg_rows_written', round(avg(h.rows_inserted + h.rows_deleted), 1))
     INTO costs
     FROM (SELECT r.*, date_part('epoch', r.end_time - r.start_time) * 1000 AS ms FROM pgtrickle.pgt_refresh_history r
-          WHERE r.pgt_id = st.pgt_id AND r.action <> 'NO_DATA' ORDER BY r.refresh_id DESC LIMIT 100) h;
+          WHERE r.pgt_id = st.pgt_id AND r.action NOT IN ('NO_DATA', 'SKIP') ORDER BY r.refresh_id DESC LIMIT 100) h;
     RETURN jsonb_build_object(
         'name', format('%I.%I', st.pgt_schema, st.pgt_name), 'query', st.original_query, 'status', st.status,
         'refresh_mode', st.refresh_mode, 'schedule', st.schedule, 'error', st.last_error_message,
@@ -184,7 +184,7 @@ BEGIN
                                 'compute_ms', r.compute_ms, 'write_ms', r.write_ms,
                                 'ms', date_part('epoch', r.end_time - r.start_time) * 1000,
                                 'rows_inserted', r.rows_inserted, 'rows_deleted', r.rows_deleted)
-                         FROM pgtrickle.pgt_refresh_history r WHERE r.pgt_id = st.pgt_id
+                         FROM pgtrickle.pgt_refresh_history r WHERE r.pgt_id = st.pgt_id AND r.action <> 'SKIP'
                          ORDER BY r.refresh_id DESC LIMIT 1))
         || coalesce(known, '{}');
 END $$;

@@ -21,6 +21,7 @@ DECLARE
     now_at   record;
     give_up  timestamptz := clock_timestamp() + timeout;
     woken    timestamptz;
+    held     record;
 BEGIN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'a % transaction cannot see a stream table advance', current_setting('transaction_isolation')
@@ -31,8 +32,9 @@ BEGIN
             USING HINT = 'Run SELECT pg_current_wal_insert_lsn() there, then wait_for(name, lsn => …) here.',
                   ERRCODE = 'feature_not_supported';
     END IF;
-    -- Other sessions see this lock before we commit. The applier then refreshes the stream table, whatever its schedule is.
-    PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), st.pgt_id::int);
+    -- Other sessions see this lock before we commit. The applier then refreshes the stream table, whatever its schedule is,
+    -- and its canary with it: both come to one frontier.
+    PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), coalesce(st.canary_of, st.pgt_id)::int);
     LOOP
         -- Look it up by name: a rebuilt table with other columns may replace it while we wait.
         SELECT s.pgt_id, f.frontier, s.status, s.last_error_message, s.last_error_hint,
@@ -49,6 +51,15 @@ BEGIN
                 USING HINT = coalesce(now_at.last_error_hint, ''), ERRCODE = 'object_not_in_prerequisite_state';
         ELSIF now_at.frontier >= target AND NOT now_at.altering THEN
             RETURN now_at.frontier;
+        END IF;
+        -- One that is held does not get there, however long somebody waits.
+        SELECT * INTO held FROM pgtrickle._held_by(now_at.pgt_id) h WHERE h.held_lsn < target LIMIT 1;
+        IF held.reason IS NOT NULL THEN
+            RAISE EXCEPTION 'stream table % is held: %', name, held.reason
+                USING DETAIL = format('Its frontier is %s, and it does not pass %s.',
+                                      coalesce(now_at.frontier::text, 'not set yet'),
+                                      greatest(held.held_lsn, now_at.frontier)),
+                      HINT = held.remedy, ERRCODE = 'object_not_in_prerequisite_state';
         ELSIF clock_timestamp() >= give_up THEN
             RAISE EXCEPTION 'stream table % did not reach % within %', name, target, timeout
                 USING DETAIL = format('Its frontier is %s.', coalesce(now_at.frontier::text, 'not set yet')),
@@ -57,7 +68,7 @@ BEGIN
         END IF;
         IF now_at.pgt_id <> st.pgt_id THEN
             st.pgt_id := now_at.pgt_id;
-            PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), st.pgt_id::int);
+            PERFORM pg_advisory_xact_lock_shared(pgtrickle._request_lock_class(), coalesce(st.canary_of, st.pgt_id)::int);
         END IF;
         -- Repeat it every second: a consumer that was still starting did not see the first message.
         IF woken IS NULL OR clock_timestamp() >= woken + interval '1 second' THEN

@@ -28,9 +28,49 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM pgtrickle._source_clock k
 $$;
 
+CREATE OR REPLACE FUNCTION pgtrickle._identity_word(relreplident "char") RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE relreplident WHEN 'f' THEN 'full' WHEN 'd' THEN 'default' WHEN 'i' THEN 'index' WHEN 'n' THEN 'nothing' END
+$$;
+
+-- Whether a stream table is far behind its schedule. A frozen one has none.
+CREATE OR REPLACE FUNCTION pgtrickle._is_stale(status text, tier text, staleness interval, next_refresh_at timestamptz) RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT status = 'ACTIVE' AND tier <> 'frozen' AND staleness > interval '30 s'
+       AND clock_timestamp() > coalesce(next_refresh_at, '-infinity') + interval '30 s'
+$$;
+
+-- How bad the lag of the slot is, by the settings that the programs use for their alerts.
+CREATE OR REPLACE FUNCTION pgtrickle._slot_lag_severity(lag_bytes numeric) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN lag_bytes > pgtrickle._setting('slot_lag_critical_threshold_mb')::numeric * 1048576 THEN 'ERROR'
+                WHEN lag_bytes > pgtrickle._setting('slot_lag_warning_threshold_mb')::numeric * 1048576 THEN 'WARNING'
+                ELSE 'OK' END
+$$;
+
+-- The leaf partitions of a source in one line: how many there are, how many have no complete old rows in the log, how many
+-- the publication leaves out, and their replica identity. No row for a table without partitions.
+CREATE OR REPLACE FUNCTION pgtrickle._leaves_of(root oid)
+RETURNS TABLE (leaves bigint, incomplete bigint, unpublished bigint, identity text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH published AS MATERIALIZED (
+        SELECT to_regclass(format('%I.%I', t.schemaname, t.tablename))::oid AS relid FROM pg_publication_tables t
+        WHERE t.pubname = pgtrickle._setting('publication')
+    )
+    SELECT count(l.oid), count(l.oid) FILTER (WHERE NOT pgtrickle._has_row_identity(l.oid)),
+           count(l.oid) FILTER (WHERE NOT EXISTS (SELECT FROM published p WHERE p.relid IN (l.oid, r.oid))),
+           CASE WHEN count(DISTINCT l.relreplident) = 1 THEN pgtrickle._identity_word(min(l.relreplident::text)::"char")
+                WHEN count(l.oid) > 0 THEN 'mixed' END
+    FROM pg_class r
+    LEFT JOIN LATERAL jsonb_object_keys(pgtrickle._partition_tree(r.oid)) k ON true
+    LEFT JOIN pg_class l ON l.oid = k::oid
+    WHERE r.oid = root AND r.relkind = 'p' GROUP BY r.oid
+$$;
+
 CREATE OR REPLACE FUNCTION pgtrickle.wal_source_status()
 RETURNS TABLE (source text, publication text, replica_identity text, slot text, slot_active boolean, lag_bytes numeric,
-               blocked_reason text)
+               blocked_reason text, cdc_mode text, last_error text, last_error_at timestamptz, attempts integer,
+               attempted_at timestamptz[], leaves bigint, leaves_incomplete bigint, leaves_unpublished bigint)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH sources AS (
         SELECT DISTINCT d.source_relid, d.source_schema, d.source_name
@@ -38,7 +78,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     )
     SELECT format('%I.%I', s.source_schema, s.source_name),
            (SELECT string_agg(p, ', ' ORDER BY p) FROM pgtrickle._publications_of(s.source_relid) p),
-           CASE c.relreplident WHEN 'f' THEN 'full' WHEN 'd' THEN 'default' WHEN 'i' THEN 'index' WHEN 'n' THEN 'nothing' END,
+           coalesce(l.identity, pgtrickle._identity_word(c.relreplident)),
            r.slot_name, r.active, pg_wal_lsn_diff(pg_current_wal_lsn(), r.confirmed_flush_lsn),
            CASE
                WHEN c.oid IS NULL THEN 'the table was dropped'
@@ -52,14 +92,20 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                WHEN r.wal_status = 'lost' THEN 'the slot is invalid: the server removed log that it needs'
                WHEN NOT r.active THEN 'no program reads the slot: is pg-trickle-cdc running?'
                ELSE pgtrickle._consumer_problem()
-           END
+           END,
+           -- What the consumer reported: its mode, and the sessions that failed since it started, the newest first.
+           pgtrickle._setting('mode'), b.last_error, b.last_error_at, coalesce(b.attempts, 0), b.attempted_at,
+           l.leaves, l.incomplete, l.unpublished
     FROM sources s
     LEFT JOIN pg_class c ON c.oid = s.source_relid
     LEFT JOIN pgtrickle.pgt_stopped_sources p USING (source_schema, source_name)
+    LEFT JOIN LATERAL pgtrickle._leaves_of(c.oid) l ON true
     LEFT JOIN pg_replication_slots r ON r.slot_name = pgtrickle._setting('slot') AND r.database = current_database()
+    LEFT JOIN pgtrickle.pgt_consumer_beats b ON b.slot = pgtrickle._setting('slot')
     ORDER BY 1
 $$;
-COMMENT ON FUNCTION pgtrickle.wal_source_status IS 'Show how each source reaches the stream, and what prevents it. Sources in another database are not listed.';
+COMMENT ON FUNCTION pgtrickle.wal_source_status IS
+    'Show how each source reaches the stream, what prevents it, the last error of the consumer and when it tried again. A partitioned source is one line with its leaf partitions counted. Sources in another database are not listed.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.health_check() RETURNS TABLE (check_name text, severity text, detail text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -85,8 +131,8 @@ BEGIN
     lag := pg_wal_lsn_diff(pg_current_wal_lsn(), slot.confirmed_flush_lsn);
     RETURN QUERY SELECT 'slot_lag',
         CASE WHEN pgtrickle._sources_elsewhere() THEN 'OK'
-             WHEN slot.slot_name IS NULL OR NOT slot.active OR lag > 1024 * 1048576 THEN 'ERROR'
-             WHEN lag > 100 * 1048576 THEN 'WARNING' ELSE 'OK' END,
+             WHEN slot.slot_name IS NULL OR NOT slot.active THEN 'ERROR'
+             ELSE pgtrickle._slot_lag_severity(lag) END,
         CASE WHEN pgtrickle._sources_elsewhere() THEN 'the log of the sources is in another database: run the check there'
              WHEN slot.slot_name IS NULL THEN 'there is no replication slot ' || pgtrickle._setting('slot')
              WHEN NOT slot.active THEN 'no program reads slot ' || slot.slot_name || ': start pg-trickle-cdc run'
@@ -97,18 +143,35 @@ BEGIN
     RETURN QUERY SELECT 'error_tables', CASE WHEN found IS NULL THEN 'OK' ELSE 'ERROR' END,
         coalesce(found, 'no stream table is suspended');
 
+    SELECT string_agg(format('%I.%I: %s', s.pgt_schema, s.pgt_name, f.problem), '; ' ORDER BY s.pgt_id) INTO found
+    FROM pgtrickle.pgt_stream_tables s CROSS JOIN LATERAL pgtrickle._fuse_findings(s.pgt_id) f;
+    RETURN QUERY SELECT 'fuses', CASE WHEN found IS NULL THEN 'OK' ELSE 'WARNING' END,
+        coalesce(found, 'no fuse keeps a stream table from being equal to its query');
+
     SELECT string_agg(format('%I.%I', s.pgt_schema, s.pgt_name), ', ') INTO found
     FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle._freshness f USING (pgt_id)
     LEFT JOIN pgtrickle.pgt_runtime t USING (pgt_id)
-    WHERE s.status = 'ACTIVE' AND f.staleness > interval '30 s'
-      AND clock_timestamp() > coalesce(t.next_refresh_at, '-infinity') + interval '30 s';
+    LEFT JOIN pgtrickle._tiers i USING (pgt_id)
+    WHERE pgtrickle._is_stale(s.status, i.tier, f.staleness, t.next_refresh_at)
+      -- What is held on purpose is in the line of the gates.
+      AND NOT EXISTS (SELECT FROM pgtrickle._held_by(s.pgt_id));
     RETURN QUERY SELECT 'stale_tables', CASE WHEN found IS NULL THEN 'OK' ELSE 'WARNING' END,
         coalesce('far behind their schedule: ' || found, 'every stream table is fresh');
+
+    -- Where self-monitoring is set up.
+    SELECT string_agg(format('%I.%I: %s ms at %s, on average %s ms', s.pgt_schema, s.pgt_name, a.took_ms, a.start_time, a.mean_ms),
+                      '; ' ORDER BY s.pgt_id) INTO found
+    FROM pgtrickle._slow_refreshes(interval '1 hour') a JOIN pgtrickle.pgt_stream_tables s USING (pgt_id);
+    RETURN QUERY SELECT 'slow_refreshes', CASE WHEN found IS NULL THEN 'OK' ELSE 'WARNING' END,
+        coalesce('refreshes that took unusually long: ' || found, 'no refresh of the last hour took unusually long')
+    WHERE to_regclass('pgtrickle.df_anomaly') IS NOT NULL;
 
     SELECT string_agg(w.source || ': ' || w.blocked_reason, '; ') INTO found
     FROM pgtrickle.wal_source_status() w WHERE w.blocked_reason IS NOT NULL;
     RETURN QUERY SELECT 'sources', CASE WHEN found IS NULL THEN 'OK' ELSE 'ERROR' END,
         coalesce(found, 'every source is in the stream');
+
+    RETURN QUERY SELECT 'gates', g.severity, g.detail FROM pgtrickle._gate_health() g;
 
     RETURN QUERY SELECT 'source_ddl', CASE WHEN d.finding IS NULL THEN 'OK' ELSE 'INFO' END,
         coalesce(d.finding, 'DDL on what stream tables read is in the log at its position')
@@ -176,7 +239,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            percentile_cont(0.95) WITHIN GROUP (ORDER BY date_part('epoch', h.end_time - h.start_time) * 1000),
            round(avg(h.rows_inserted + h.rows_deleted), 1)
     FROM pgtrickle.pgt_stream_tables s
-    LEFT JOIN pgtrickle.pgt_refresh_history h ON h.pgt_id = s.pgt_id AND h.action <> 'NO_DATA'
+    LEFT JOIN pgtrickle.pgt_refresh_history h ON h.pgt_id = s.pgt_id AND h.action NOT IN ('NO_DATA', 'SKIP')
     GROUP BY s.pgt_id ORDER BY 1
 $$;
 COMMENT ON FUNCTION pgtrickle.refresh_efficiency IS 'Show how often each stream table changed, how many rows, and how long it took.';

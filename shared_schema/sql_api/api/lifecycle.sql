@@ -74,7 +74,8 @@ DECLARE
 BEGIN
     SELECT string_agg(quote_literal(k), ', ') INTO unknown FROM jsonb_object_keys(wanted) k
     WHERE k NOT IN ('name', 'query', 'search_path', 'schedule', 'refresh_mode', 'append_only', 'full_policy',
-                    'auto_threshold', 'auto_evolve', 'visibility', 'direct_dml', 'publication');
+                    'auto_threshold', 'auto_evolve', 'sla', 'tier', 'visibility', 'direct_dml', 'publication', 'fuse',
+                    'fuse_ceiling', 'fuse_sensitivity');
     IF unknown IS NOT NULL THEN
         RAISE EXCEPTION 'the definition of % says %, which is not known', coalesce(name, 'a stream table'), unknown
             USING HINT = 'SELECT pgtrickle.stream_table_spec(name) shows all that can be said.',
@@ -85,6 +86,9 @@ BEGIN
     PERFORM pgtrickle._set_options(name, (wanted ->> 'append_only')::boolean, wanted ->> 'full_policy',
                                    (wanted ->> 'auto_threshold')::double precision, (wanted ->> 'auto_evolve')::boolean,
                                    path);
+    PERFORM pgtrickle._set_sla(name, (wanted ->> 'sla')::interval, wanted ->> 'tier', path);
+    PERFORM pgtrickle._set_fuse(name, wanted ->> 'fuse', (wanted ->> 'fuse_ceiling')::double precision,
+                                (wanted ->> 'fuse_sensitivity')::double precision, path);
     PERFORM pgtrickle.set_visibility(name, coalesce(wanted ->> 'visibility', 'transactional'), path);
     IF (wanted ->> 'direct_dml')::boolean THEN
         PERFORM pgtrickle.allow_direct_dml(name, true, path);
@@ -123,10 +127,12 @@ BEGIN
         'query', regexp_replace(st.defining_query, '^/\* functions: [^*]*\*/', ''),
         'search_path', 'pg_catalog', 'schedule', st.schedule, 'refresh_mode', st.refresh_mode,
         'append_only', st.append_only, 'full_policy', st.full_policy, 'auto_threshold', st.auto_threshold,
-        'auto_evolve', st.auto_evolve, 'visibility', st.visibility,
+        'auto_evolve', st.auto_evolve, 'sla', st.freshness_deadline_ms || ' ms',
+        'tier', CASE WHEN st.tier_by_hand THEN st.refresh_tier END, 'visibility', st.visibility,
         'direct_dml', EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = st.pgt_relid AND t.tgname = 'pgt_refuse_dml'
                               AND t.tgenabled = 'D'),
-        'publication', st.downstream_publication_name);
+        'publication', st.downstream_publication_name,
+        'fuse', st.fuse, 'fuse_ceiling', st.fuse_ceiling, 'fuse_sensitivity', st.fuse_sensitivity);
 END $$;
 
 CREATE OR REPLACE FUNCTION pgtrickle.stream_table_spec(
@@ -145,9 +151,13 @@ DECLARE
     s jsonb := pgtrickle._spec(name, search_path);
 BEGIN
     RETURN format('SELECT pgtrickle.create_stream_table(%L, %L, schedule => %L, refresh_mode => %L, append_only => %L,'
-                  ' full_policy => %L, auto_threshold => %L, auto_evolve => %L, search_path => %L);',
+                  ' full_policy => %L, auto_threshold => %L, auto_evolve => %L, sla => %L, fuse => %L, fuse_ceiling => %L,'
+                  ' fuse_sensitivity => %L, search_path => %L);',
                   s ->> 'name', s ->> 'query', s ->> 'schedule', s ->> 'refresh_mode', s ->> 'append_only',
-                  s ->> 'full_policy', s ->> 'auto_threshold', s ->> 'auto_evolve', s ->> 'search_path')
+                  s ->> 'full_policy', s ->> 'auto_threshold', s ->> 'auto_evolve', s ->> 'sla', s ->> 'fuse',
+                  s ->> 'fuse_ceiling', s ->> 'fuse_sensitivity', s ->> 'search_path')
+        || CASE WHEN s ->> 'tier' IS NOT NULL
+           THEN format(E'\nSELECT pgtrickle.alter_stream_table(%L, tier => %L);', s ->> 'name', s ->> 'tier') ELSE '' END
         || CASE WHEN s ->> 'visibility' <> 'transactional'
            THEN format(E'\nSELECT pgtrickle.set_visibility(%L, %L);', s ->> 'name', s ->> 'visibility') ELSE '' END
         || CASE WHEN (s ->> 'direct_dml')::boolean

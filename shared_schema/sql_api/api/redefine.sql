@@ -107,6 +107,7 @@ BEGIN
     -- Before anything is locked that the applier has to read.
     answer := pgtrickle._refuse_unsupported(view_oid, query, st.refresh_mode, st.full_policy);
     reads := pgtrickle._admit_sources(view_oid, st.refresh_mode);
+    PERFORM pgtrickle._refuse_own_tables(st.pgt_schema, reads);
     -- Not when PostgreSQL runs the query: it compares with rows that are committed, and so with columns that are.
     IF st.refresh_mode <> 'FULL' AND coalesce((answer ->> 'supported')::boolean, true) THEN
         added := pgtrickle._added_columns(view_oid, st.pgt_relid, true);
@@ -131,7 +132,8 @@ BEGIN
         format('%I.%I', st.pgt_schema, shadow), query, st.schedule, st.refresh_mode, caller_path);
     UPDATE pgtrickle.pgt_stream_tables s
     SET replaces = st.pgt_id, full_policy = st.full_policy, auto_threshold = st.auto_threshold,
-        auto_evolve = st.auto_evolve
+        auto_evolve = st.auto_evolve, fuse = st.fuse, fuse_ceiling = st.fuse_ceiling,
+        fuse_sensitivity = st.fuse_sensitivity
     WHERE s.pgt_schema = st.pgt_schema AND s.pgt_name = shadow;
     PERFORM pgtrickle._copy_grants_and_indexes(format('%I.%I', st.pgt_schema, shadow)::regclass, st.pgt_relid);
     RETURN 'rebuild';
@@ -142,7 +144,8 @@ DROP FUNCTION IF EXISTS pgtrickle._alter_stream_table(text, text, text, text);
 CREATE OR REPLACE FUNCTION pgtrickle.alter_stream_table(
     name text, query text DEFAULT NULL, schedule text DEFAULT NULL, refresh_mode text DEFAULT NULL,
     append_only boolean DEFAULT NULL, full_policy text DEFAULT NULL, auto_threshold double precision DEFAULT NULL,
-    auto_evolve boolean DEFAULT NULL,
+    auto_evolve boolean DEFAULT NULL, sla interval DEFAULT NULL, tier text DEFAULT NULL,
+    fuse text DEFAULT NULL, fuse_ceiling double precision DEFAULT NULL, fuse_sensitivity double precision DEFAULT NULL,
     search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -162,10 +165,13 @@ BEGIN
     st.refresh_mode := pgtrickle._check_refresh_mode(st.refresh_mode);
     UPDATE pgtrickle.pgt_stream_tables s SET schedule = st.schedule, refresh_mode = st.refresh_mode
     WHERE s.pgt_id = st.pgt_id AND (s.schedule, s.refresh_mode) IS DISTINCT FROM (st.schedule, st.refresh_mode);
-    IF FOUND OR num_nulls(append_only, full_policy, auto_threshold, auto_evolve) < 4 THEN
+    IF FOUND OR num_nulls(append_only, full_policy, auto_threshold, auto_evolve, sla, tier) < 6
+       OR num_nulls(fuse, fuse_ceiling, fuse_sensitivity) < 3 THEN
         done := 'config';
     END IF;
     PERFORM pgtrickle._set_options(name, append_only, full_policy, auto_threshold, auto_evolve, search_path);
+    PERFORM pgtrickle._set_sla(name, sla, tier, search_path);
+    PERFORM pgtrickle._set_fuse(name, fuse, fuse_ceiling, fuse_sensitivity, search_path);
     st.full_policy := coalesce(lower(full_policy), st.full_policy);
     IF auto_evolve AND query IS NULL THEN
         -- Columns that came before it was switched on.
@@ -260,12 +266,16 @@ BEGIN
         EXECUTE format('ALTER INDEX %I.%I RENAME TO %I', coming.pgt_schema, index.relname, index.wanted);
     END LOOP;
     UPDATE pgtrickle.pgt_refresh_history h SET pgt_id = new_id WHERE h.pgt_id = going.pgt_id;
-    UPDATE pgtrickle.pgt_stream_tables s SET replaces = NULL WHERE s.pgt_id = new_id;
+    UPDATE pgtrickle.pgt_stream_tables s SET replaces = NULL, canary_of = going.canary_of WHERE s.pgt_id = new_id;
+    UPDATE pgtrickle.pgt_stream_tables s SET canary_of = new_id WHERE s.canary_of = going.pgt_id;
     DELETE FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = going.pgt_id;
     UPDATE pgtrickle.pgt_stream_tables s
     SET pgt_name = going.pgt_name, created_at = going.created_at, schedule = going.schedule,
         refresh_mode = going.refresh_mode, full_policy = going.full_policy, auto_threshold = going.auto_threshold,
         append_only = going.append_only, visibility = going.visibility, auto_evolve = going.auto_evolve,
+        freshness_deadline_ms = going.freshness_deadline_ms, refresh_tier = going.refresh_tier,
+        tier_by_hand = going.tier_by_hand,
+        fuse = going.fuse, fuse_ceiling = going.fuse_ceiling, fuse_sensitivity = going.fuse_sensitivity,
         sinks_differ_since = CASE WHEN EXISTS (
             SELECT FROM pg_trigger t WHERE t.tgrelid = s.pgt_relid AND t.tgname = 'pgt_refuse_dml' AND t.tgenabled = 'D')
             THEN now() END,
@@ -275,9 +285,9 @@ BEGIN
     PERFORM pgtrickle._ensure_publication(new_id);
 END $$;
 
--- Keeps the old query. The applier calls it with the reason.
+-- Keeps the old query and returns its stream table. The applier calls it with the reason, and sends the alert.
 CREATE OR REPLACE FUNCTION pgtrickle._refuse_alteration(stream_table bigint, code text, message text, hint text)
-RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     kept bigint := (SELECT coalesce(s.replaces, s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table);
 BEGIN
@@ -287,6 +297,5 @@ BEGIN
     SET last_error_at = now(), last_error_code = code, last_error_message = 'its new query was refused: ' || message,
         last_error_hint = hint
     WHERE s.pgt_id = kept;
-    PERFORM pg_notify('pg_trickle_alert', jsonb_build_object('event', 'alteration_refused', 'pgt_id', kept,
-        'error', left(message, 2000), 'hint', left(hint, 2000))::text);
+    RETURN kept;
 END $$;

@@ -20,7 +20,7 @@ from applier.zset import WEIGHT
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.pg_types import PgType
-from shared_schema.progress import Capture, Checkpoint, CheckpointPlace, Progress
+from shared_schema.progress import Capture, Checkpoint, CheckpointPlace, ComparedRange, Progress, decode_progress
 from shared_schema.table_schema import Column, ReplicaIdentity, TableId, TableSchema
 
 INT = PgType(23, -1, "int4", "integer")
@@ -306,3 +306,73 @@ def test_there_is_room_unless_a_tick_can_take_rows() -> None:
     assert not inbox.has_room(99) and inbox.has_room(100)
     inbox.take(inbox.frontier)
     assert inbox.has_room(0)
+
+
+def compared(frontier: int, *compared_range: int, slot_at: int = 1, server: str = "1", **ends: int) -> Progress:
+    """A record whose writer compared from one position until another; without them its writer does not compare."""
+    since_until = ComparedRange(*map(Lsn, compared_range)) if compared_range else None
+    offsets = {f"t.public.{name}": {0: end} for name, end in ends.items()}
+    return Progress("s", server, 1, Lsn(slot_at), Lsn(frontier), offsets, compared=since_until)
+
+
+def shown(*records: Progress, inbox: Inbox | None = None) -> list[int]:
+    """Return the frontier after each record."""
+    inbox, frontiers = inbox or Inbox(sources_elsewhere=True), []
+    for offset, record in enumerate(records):
+        inbox.add_record(PROGRESS, offset, decode_progress(record.encode()))
+        frontiers.append(inbox.advance().value)
+    return frontiers
+
+
+def test_frontiers_of_sources_elsewhere_wait_for_the_comparison() -> None:
+    """None is shown before its position was compared, and none between a difference and the copy that ends it."""
+    records = [
+        compared(10, 5, 9),
+        compared(12, 5, 11),
+        compared(20, 5, 11),
+        # Something differed since 11. What was written because of it is before 25.
+        compared(22, 25, 24),
+        compared(30, 25, 28),
+        compared(30, 25, 40),
+        compared(41, 25, 44),
+    ]
+    assert shown(*records) == [0, 10, 10, 10, 10, 30, 41]
+    assert shown(*records, inbox=Inbox()) == [10, 12, 20, 22, 30, 30, 41], "who sees the catalog does not wait"
+
+
+def test_a_start_of_the_consumer_shows_nothing_that_it_did_not_compare() -> None:
+    records = [compared(10, 5, 12), compared(14, 5, 12), compared(15, 0, 0), compared(16, 24, 20), compared(30, 24, 31)]
+    assert shown(*records) == [10, 10, 10, 10, 30]
+
+
+def test_an_earlier_range_counts_for_rows_that_come_later() -> None:
+    inbox = Inbox(sources_elsewhere=True)
+    assert shown(compared(10, 5, 11, a=1), compared(30, 25, 40, a=2), inbox=inbox) == [0, 0]
+    inbox.mark_read(at("a"), 0)
+    assert inbox.advance() == Lsn(10)
+    inbox.mark_read(at("a"), 1)
+    assert inbox.advance() == Lsn(30)
+
+
+@pytest.mark.parametrize(
+    ("records", "frontiers"),
+    [
+        ([compared(10), compared(12)], [10, 12]),
+        # A consumer that compares is replaced by an older one.
+        ([compared(10, 5, 9), compared(12)], [0, 12]),
+        # The other way round.
+        ([compared(10), compared(12, 0, 0), compared(20, 16, 22)], [10, 10, 20]),
+        # A new slot, whose first range reaches back to before what the last one had said.
+        ([compared(39, 5, 9), compared(45, 38, 40, slot_at=2), compared(45, 38, 46, slot_at=2)], [0, 0, 45]),
+        # Another server, with lower positions.
+        ([compared(900, 5, 9), compared(12, 0, 0, server="2"), compared(12, 8, 20, server="2")], [0, 0, 12]),
+    ],
+)
+def test_no_writer_leaves_a_frontier_that_holds_the_next_ones(records: list[Progress], frontiers: list[int]) -> None:
+    assert shown(*records) == frontiers
+
+
+def test_a_start_of_the_applier_waits_for_nothing_that_it_showed() -> None:
+    inbox = Inbox(Lsn(20), sources_elsewhere=True)
+    assert shown(compared(20, 5, 19), compared(22, 5, 19), inbox=inbox) == [20, 20]
+    assert inbox.progress is not None and inbox.progress.frontier == Lsn(20)

@@ -60,7 +60,6 @@ def verdict(now: dict[str, Any], owners: Mapping[TableId, int] | None = None) ->
         relation([column(1, "id"), column(2, "v", written="200"), column(3, "w")]),  # SET STATISTICS
         relation([column(1, "id", not_null=True), column(2, "v"), column(3, "w")]),
         relation([column(1, "id"), column(2, "v"), column(3, "x", TEXT)]),  # a column that is not read
-        relation([column(1, "id"), column(2, "v")]),
     ],
 )
 def test_transparent(now: dict[str, Any]) -> None:
@@ -80,6 +79,12 @@ def test_the_plan_alone_is_made_again(now: dict[str, Any], seen: str) -> None:
     assert isinstance(found, Replan) and not found.renamed and seen in found.seen[0]
     # New columns are not read: nobody has to know.
     assert found.is_noted is (seen == "altered")
+
+
+def test_a_column_that_is_not_read_leaves_the_text() -> None:
+    assert verdict(relation([column(1, "id"), column(2, "v")])) == Replan(
+        ("column w of public.t was dropped",), renamed=True, is_noted=False
+    )
 
 
 def test_a_constraint_that_is_gone() -> None:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from applier.refresh.cost_model import Prediction
 from applier.refresh.strategy import (
-    Costs,
+    FEW_CHANGES,
     FullForbidden,
     FullPolicy,
     RefreshInputs,
@@ -79,16 +80,27 @@ def test_a_forbidden_recomputation_is_an_error_not_a_surprise() -> None:
         choose_strategy(replace(CALM, has_history=False, policy=FullPolicy.ERROR))
 
 
-def test_learnt_costs_decide_the_method() -> None:
-    costs = Costs().after_full(2_000, 1_000_000).after_changes(5_000, 50_000)
-    assert choose_strategy(replace(CALM, changes=50_000, costs=costs)).reason is RefreshReason.MEASURED_COST
-    assert choose_strategy(replace(CALM, changes=20_000, costs=costs)).reason is RefreshReason.INCREMENTAL
-    # Sources that grew make a full refresh more expensive.
-    assert (
-        choose_strategy(replace(CALM, changes=50_000, source_rows=3_000_000, costs=costs)).reason
-        is RefreshReason.INCREMENTAL
+def test_a_predicted_cost_above_a_full_one_is_full_with_the_figures() -> None:
+    slow = Prediction(differential_ms=5_000, full_ms=2_000, samples=7)
+    chosen = choose_strategy(replace(CALM, changes=50_000, prediction=slow))
+    assert (chosen.method, chosen.reason.value) == (RefreshMethod.FULL, "predicted_cost_exceeds_full")
+    assert chosen.detail == (
+        "50000 changes: about 5000 ms by 7 refreshes, a full one about 2000 ms, prediction_ratio 1.5"
     )
-    assert costs.after_changes(9_999, 10) == costs
+    for calm in (replace(slow, full_ms=3_334), replace(slow, differential_ms=3_000)):
+        assert choose_strategy(replace(CALM, changes=50_000, prediction=calm)).reason is RefreshReason.INCREMENTAL
+
+
+@given(st.integers(1, FEW_CHANGES), st.integers(0, 10**9), st.floats(0, 1e9), st.floats(0, 1e9))
+def test_few_changes_never_switch(changes: int, source_rows: int, slow_ms: float, full_ms: float) -> None:
+    chosen = choose_strategy(
+        replace(CALM, changes=changes, source_rows=source_rows, prediction=Prediction(slow_ms, full_ms, 500))
+    )
+    assert chosen.method is RefreshMethod.DIFFERENTIAL
+
+
+def test_the_code_of_earlier_versions_is_known() -> None:
+    assert RefreshReason("MEASURED_COST") is RefreshReason.MEASURED_COST
 
 
 @given(
@@ -104,7 +116,7 @@ def test_learnt_costs_decide_the_method() -> None:
         changes=st.integers(0, 10**9),
         source_rows=st.integers(0, 10**9),
         threshold=st.floats(0, 1),
-        costs=st.builds(Costs, st.floats(0, 1e6), st.integers(0, 10**9), st.floats(0, 10)),
+        prediction=st.none() | st.builds(Prediction, st.floats(0, 1e6), st.floats(0, 1e6), st.integers(5, 500)),
     )
 )
 def test_never_full_against_the_users_word(situation: RefreshInputs) -> None:

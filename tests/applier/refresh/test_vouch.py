@@ -15,7 +15,6 @@ import pytest
 
 from applier.arrange.traces import Traces
 from applier.catalog.catalog import Catalog
-from applier.catalog.commits import SessionAtWork
 from applier.catalog.database import Database
 from applier.catalog.dependencies import DependencyStore, ObjectIds
 from applier.catalog.install import install_catalog
@@ -29,9 +28,11 @@ from applier.refresh.refresh import Refresh
 from applier.refresh.strategy import RefreshMethod, RefreshReason, Strategy
 from applier.refresh.vouch import Vouch
 from deploy.local.postgres import Postgres
+from shared_schema.commits import SessionAtWork
 from shared_schema.dependency_facts import DependencyFacts
 from shared_schema.lsn import Lsn, LsnRange
 from tests.fixtures.choice import server_folder
+from tests.fixtures.standby import committing
 
 SCHEMA = """
 CREATE TYPE mood AS ENUM ('sad', 'glad');
@@ -323,31 +324,6 @@ def test_what_was_altered_before_a_start(make_scene: Callable[..., Scene]) -> No
     found = scene.tick()
     assert "seen was replaced" in found["st_plain"] and found["st_text"] == "waits"
     assert "c of public.plain is now called d" in scene.requests("st_text")
-
-
-@contextmanager
-def committing(database: str, ddl: str) -> Iterator[None]:
-    """While the block runs, the commit of this DDL is in the log and waits for a standby: nobody sees it yet."""
-    with psycopg.connect(database, autocommit=True) as other, psycopg.connect(database, autocommit=True) as session:
-        # Every other session commits without waiting.
-        other.execute("ALTER SYSTEM SET synchronous_commit = local")
-        other.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-        other.execute("SELECT pg_reload_conf()")
-        session.execute("SET synchronous_commit = on")
-        worker = threading.Thread(target=lambda: session.execute(ddl.encode()), daemon=True)
-        try:
-            worker.start()
-            until = time.monotonic() + 10
-            waits = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event = 'SyncRep'"
-            while other.execute(waits, (session.info.backend_pid,)).fetchone() != (1,):
-                assert time.monotonic() < until
-                time.sleep(0.01)
-            yield
-        finally:
-            other.execute("ALTER SYSTEM RESET synchronous_standby_names")
-            other.execute("ALTER SYSTEM RESET synchronous_commit")
-            other.execute("SELECT pg_reload_conf()")
-            worker.join(10)
 
 
 def test_sessions_that_may_be_committing(make_scene: Callable[..., Scene], database: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
@@ -26,13 +27,17 @@ from applier.refresh.alter import Alterations
 from applier.refresh.captured_sources import CapturedSources
 from applier.refresh.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.computer import Computer
+from applier.refresh.cost_cache import CostCache, model_of
 from applier.refresh.failure_policy import FailurePolicy
 from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.fuses import Fuses
+from applier.refresh.holds import Holds
 from applier.refresh.intake import Intake
 from applier.refresh.long_refreshes import LongRefreshes
 from applier.refresh.long_writes import LongWrites
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.plans import StreamTablePlans
+from applier.refresh.promises import Promises
 from applier.refresh.readiness import Readiness
 from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
 from applier.refresh.result_writer import ResultWriter
@@ -57,6 +62,8 @@ from applier.state.store import StateStore
 from applier.trace.store import TraceStore
 from shared_schema.lsn import ORIGIN, Lsn
 from tests.benchmarks.laboratory import Laboratory
+
+COST_WINDOW = timedelta(hours=1)
 
 STAGED_ROWS = 50
 """A delta with more rows than this is staged: then a lease holds tables of PostgreSQL."""
@@ -97,7 +104,7 @@ class Ticks:
     session: WriteSession
     leases_before: float
 
-    def run(self) -> None:
+    def run(self, *, ignore_schedules: bool = True) -> None:
         run_tick(
             intake=Statements(self.lab),
             vouch=self.vouch,
@@ -107,7 +114,7 @@ class Ticks:
             computer=self.computer,
             writer=self.writer,
             failures=self.failures,
-            ignore_schedules=True,
+            ignore_schedules=ignore_schedules,
         )
 
     def checkpointer(self, folder: Path) -> Checkpointer:
@@ -212,8 +219,13 @@ def make_ticks(
 
             catalog = Catalog(session_database())
             table_planner = StreamTablePlanner(session_database(), catalog, Thresholds(4, 5))
-            scheduler = Scheduler(lambda: max_errors)
-            tables = StreamTables(StreamTablePlans(table_planner), Readiness(catalog.sources, lab.traces), scheduler)
+            scheduler = Scheduler(lambda: max_errors, Promises(alert=catalog.service.alert))
+            tables = StreamTables(
+                StreamTablePlans(table_planner),
+                Readiness(catalog.sources, lab.traces),
+                scheduler,
+                Holds(catalog, lab.traces, lambda: 0),
+            )
             sources = CapturedSources(catalog, lab.traces)
             workers = WorkerPool(lambda: 2, "compute")
             cleanup.callback(workers.close)
@@ -250,7 +262,12 @@ def make_ticks(
                 vouch=Vouch(catalog, table_planner, tables.plans, sources),
                 alterations=Alterations(catalog, session, table_planner, tables, computer, writer, sources),
                 tables=tables,
-                planner=RefreshPlanner(lab.traces, lambda: RefreshLimits(1.0, 100_000)),
+                planner=RefreshPlanner(
+                    lab.traces,
+                    lambda: RefreshLimits(1.0, 100_000),
+                    CostCache(lambda pgt_id: model_of(catalog.history.read_costs(pgt_id, COST_WINDOW)), lambda: 8),
+                    fuses=Fuses(lab.traces, catalog.fuse_samples, lambda: 0.0),
+                ),
                 computer=computer,
                 writer=writer,
                 failures=FailurePolicy(scheduler, catalog),

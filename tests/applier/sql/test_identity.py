@@ -40,6 +40,20 @@ def test_old_names_of_columns_become_aliases(query: str, expected: str) -> None:
     assert restate(query, {ORDERS: Renamed(ORDERS, is_relation=True, columns=("id", "v"))}) == expected
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT v FROM shop.orders", 'SELECT v FROM "shop"."orders"'),
+        ("SELECT o.v FROM shop.orders o", 'SELECT o.v FROM "shop"."orders" o'),
+        ('SELECT v FROM shop.orders o(id, "a, b", v, w)', 'SELECT v FROM "shop"."orders" o(id, v)'),
+        ("SELECT id FROM shop.orders o(id, x), t", 'SELECT id FROM "shop"."orders" o(id), t'),
+        ("SELECT count(*) FROM shop.items i, shop.orders o", 'SELECT count(*) FROM shop.items i, "shop"."orders" o'),
+    ],
+)
+def test_a_list_of_aliases_loses_the_columns_that_were_dropped(query: str, expected: str) -> None:
+    assert restate(query, {ORDERS: Renamed(ORDERS, is_relation=True, dropped=frozenset({1, 3}))}) == expected
+
+
 def test_types_and_functions_get_no_alias() -> None:
     renamed = {TableId("public", "mood"): Renamed(TableId("public", "temper"), is_relation=False)}
     assert restate("SELECT 'x'::public.mood", renamed) == 'SELECT \'x\'::"public"."temper"'

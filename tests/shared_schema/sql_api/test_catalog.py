@@ -183,8 +183,10 @@ def test_many_are_made_together_or_not_at_all(db: Connection) -> None:
 
 
 STATE = (
-    {"pgt_id", "pgt_relid", "created_at", "analysed_at", "status", "partial_until", "replaces"}
+    {"pgt_id", "pgt_relid", "created_at", "analysed_at", "status", "partial_until", "replaces", "canary_of"}
     | {"sinks_differ_since"}
+    | {f"fuse_{of}" for of in ("passes_until", "skips_until", "skipped_at", "skipped_changes")}
+    | {f"fuse_blown_{of}" for of in ("at", "until", "changes", "limit")}
     | {f"last_error_{of}" for of in ("at", "code", "message", "hint")}
     # The exported query is the stored one, with qualified names: the original text is not needed.
     | {"original_query", "search_path"}
@@ -220,7 +222,12 @@ def test_a_definition_goes_out_and_comes_back_with_every_option(db: Connection) 
         full_policy="error",
         auto_threshold="0.30000000000000004",
         auto_evolve="true",
+        sla="1m",
+        fuse="auto",
+        fuse_ceiling="0.30000000000000004",
+        fuse_sensitivity="3.5",
     )
+    db.execute("SELECT pgtrickle.alter_stream_table('dressed', tier => 'warm')")
     db.execute("SELECT pgtrickle.set_visibility('dressed', 'progressive'), pgtrickle.allow_direct_dml('dressed')")
     db.execute("SELECT pgtrickle.stream_table_to_publication('dressed')")
     before, plain = defined(db, "dressed"), defined(db, "plain")

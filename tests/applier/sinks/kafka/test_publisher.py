@@ -6,7 +6,8 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import count
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import MemoryDelta
 from applier.sinks.downstream import TOPIC, Downstream
 from applier.sinks.kafka import publisher as publisher_module
-from applier.sinks.kafka.publisher import PublishingStopped, TopicPublisher
+from applier.sinks.kafka.publisher import PublishingStopped, TableDelta, TopicPublisher
 from applier.zset import WEIGHT
 from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.pg_types import PgType
@@ -165,20 +166,37 @@ def test_what_another_process_begun_is_begun_again(topics: Topics, old: int, new
 
 def test_a_stream_table_is_forgotten_while_it_is_published(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """A drop, or a commit in doubt, does not wait for the rest of a long delta."""
-    monkeypatch.setattr(publisher_module, "PART_ROWS", 10_000)
+    monkeypatch.setattr(publisher_module, "PART_ROWS", 1_000)
     monkeypatch.setattr(publisher_module, "STOP_EVERY_ROWS", 256)
+    in_second_part, is_forgotten = threading.Event(), threading.Event()
+    publish = TopicPublisher.publish
+
+    def publish_until_forgotten(
+        publisher: TopicPublisher, deltas: Sequence[TableDelta], is_stopped: Callable[[], bool]
+    ) -> None:
+        looks = count(1)
+
+        def look() -> bool:
+            if next(looks) == 6:
+                in_second_part.set()
+                assert is_forgotten.wait(30)
+            return is_stopped()
+
+        publish(publisher, deltas, look)
+
+    monkeypatch.setattr(TopicPublisher, "publish", publish_until_forgotten)
     downstream = Downstream(topics.open, None)
-    rows = dict.fromkeys(range(200_000), 1)
+    rows = dict.fromkeys(range(10_000), 1)
     downstream.follow(ONE.id)
     downstream.add(ONE, delta(rows, 0, 10))
     downstream.wake()
     publishing = threading.Thread(target=downstream.publish)
     publishing.start()
-    deadline = time.monotonic() + 30
-    while not any(isinstance(r, Progress) and r.part for r in topics.progress()):
-        assert time.monotonic() < deadline
+    assert in_second_part.wait(30)
+    assert any(isinstance(r, Progress) and r.part for r in topics.progress())
     began = time.monotonic()
     downstream.forget(ONE.id)
+    is_forgotten.set()
     assert downstream.await_frontiers(ONE) == {TOPIC: ORIGIN}
     assert time.monotonic() - began < 5
     publishing.join()

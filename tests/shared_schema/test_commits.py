@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applier.catalog.commits import SessionAtWork, commits_under_way
+from shared_schema.commits import SessionAtWork, commits_under_way
 
 
 def session(

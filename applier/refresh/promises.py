@@ -1,0 +1,274 @@
+"""Refreshes that are due and their results in; which of them go into a tick, and tier, pace and alerts, out.
+
+Holds what it measured of each stream table; the rules are in `tiers`, `pace` and `deadlines`. No IO of its own: alerts
+go to a function that it is given.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Protocol
+
+from applier.catalog.history import AssignedPace
+from applier.catalog.stream_tables import StreamTableRow
+from applier.refresh.deadlines import TICK_BUDGET_MS, Candidate, choose, tick_budget_ms, will_break
+from applier.refresh.pace import Pace, pace_after
+from applier.refresh.refresh import Refresh, RefreshResult, initiated_by
+from applier.refresh.refresh_planner import is_long_refresh
+from applier.refresh.schedule import CONTINUOUS_S, Timed
+from applier.refresh.strategy import RefreshMethod
+from applier.refresh.tiers import (
+    Pressure,
+    SlaSample,
+    Tier,
+    factor_of,
+    latest_start,
+    next_in_tier,
+    reassign,
+    stretched_s,
+)
+from shared_schema.alerts import AlertEvent
+
+ONE_MS = timedelta(milliseconds=1)
+
+RECENT = 5
+"""Refreshes of one method whose median predicts the next one."""
+
+MIN_RECENT = 3
+"""Fewer of them predict nothing: the first refreshes of a process are slow."""
+
+
+class SendAlert(Protocol):
+    """Notifies whoever listens."""
+
+    def __call__(self, event: AlertEvent, **about: int | float | str) -> None:
+        """Send one alert."""
+
+
+def _send_nowhere(event: AlertEvent, **about: int | float | str) -> None:
+    """Stand in where nobody listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseSettings:
+    """The settings of tiers and backoff."""
+
+    tiered_scheduling: bool = True
+    auto_backoff: bool = True
+    workers: int = 4
+    """Stream tables that are computed at the same time."""
+
+
+@dataclass
+class Promises:
+    """What was measured of the stream tables of one applier, and what follows for their next refreshes."""
+
+    settings: Callable[[], PromiseSettings] = PromiseSettings
+    alert: SendAlert = _send_nowhere
+    _durations: dict[tuple[int, RefreshMethod], deque[float]] = field(default_factory=dict)
+    _delays: dict[int, deque[float]] = field(default_factory=dict)
+    """Milliseconds from the start of a refresh until its rows were visible; others of its tick are waited for."""
+    _paces: dict[int, Pace] = field(default_factory=dict)
+    _pressures: dict[int, Pressure] = field(default_factory=dict)
+    _waited: dict[int, int] = field(default_factory=dict)
+    """Ticks that a refresh gave way to others."""
+    _budget_ms: float = TICK_BUDGET_MS
+    _beside: set[int] = field(default_factory=set)
+    """Stream tables that are refreshed beside the ticks."""
+    _catching_up: set[int] = field(default_factory=set)
+    """Stream tables whose last refresh was only a step: the next one follows at once, whatever the schedule."""
+    _has_steps: bool = False
+    """Whether the last tick had such steps."""
+    _warned: set[int] = field(default_factory=set)
+    """Stream tables whose breach was predicted, until a refresh keeps their SLA."""
+
+    # -- when -----------------------------------------------------------------------------------------------------
+
+    def next_refresh(self, row: StreamTableRow, schedule: Timed, last: datetime) -> datetime | None:
+        """Return when a stream table is due after a refresh at `last`; None for every tick, and for a frozen one."""
+        tier = Tier(row.tier)
+        if tier is Tier.FROZEN:
+            return None
+        due = next_in_tier(schedule, last, self._factor(row, tier))
+        if due is None or row.sla_ms is None:
+            return due
+        return min(due, latest_start(last, row.sla_ms, self._delay_ms(row.pgt_id)))
+
+    def is_due(self, row: StreamTableRow, schedule: Timed, now: datetime) -> bool:
+        """Whether the schedule in the tier, or the SLA, asks for a refresh now. The first fill waits for no tier.
+
+        A last refresh in the future means that the clock was set back; the refresh does not wait for that time again.
+        """
+        last = row.refreshed_at
+        if last is None:
+            return True
+        if Tier(row.tier) is Tier.FROZEN:
+            return False
+        due = self.next_refresh(row, schedule, last)
+        return due is None or due <= now or now < last or row.pgt_id in self._catching_up
+
+    def _factor(self, row: StreamTableRow, tier: Tier) -> float:
+        settings = self.settings()
+        factor = factor_of(tier) if settings.tiered_scheduling else 1.0
+        return factor * (self._pace(row).stretch if settings.auto_backoff else 1.0)
+
+    def _pace(self, row: StreamTableRow) -> Pace:
+        return self._paces.get(row.pgt_id) or Pace(row.interval_stretch)
+
+    def _delay_ms(self, pgt_id: int) -> float:
+        delays = self._delays.get(pgt_id)
+        return median(delays) if delays else 0.0
+
+    # -- which of those that are due ------------------------------------------------------------------------------
+
+    @property
+    def has_deferred(self) -> bool:
+        """Whether refreshes that are due wait for the next tick, or steps for those that follow."""
+        return bool(self._waited) or self._has_steps
+
+    def choose(
+        self, refreshes: Sequence[Refresh], schedules: Mapping[int, Timed], now: datetime, *, all_of_them: bool = False
+    ) -> list[Refresh]:
+        """Return the refreshes of this tick, the most urgent first; the others wait at their frontier.
+
+        One that takes longer than a whole tick by prediction runs beside the ticks, unless it is the only stream table.
+        """
+        due = {refresh.table.id: refresh for refresh in refreshes}
+        settings = self.settings()
+        self._beside -= due.keys()  # what is due again has ended
+        if settings.tiered_scheduling and not all_of_them:
+            due = {table_id: self._mark_slow(refresh, len(schedules)) for table_id, refresh in due.items()}
+            relids = {refresh.row.pgt_relid: table_id for table_id, refresh in due.items()}
+            candidates = [self._candidate(refresh, schedules, relids, now) for refresh in due.values()]
+            places = max(settings.workers - 1, 1) - len(self._beside)
+            chosen = choose(candidates, self._budget_ms * settings.workers, places)
+        else:
+            chosen = list(due)
+        self._waited = {table_id: self._waited.get(table_id, 0) + 1 for table_id in due.keys() - set(chosen)}
+        self._beside.update(table_id for table_id in chosen if is_long_refresh(due[table_id]))
+        steps = {table_id for table_id in chosen if due[table_id].is_step}
+        self._catching_up = self._catching_up.difference(chosen) | steps
+        self._has_steps = bool(steps)
+        return [due[table_id] for table_id in chosen]
+
+    def _mark_slow(self, refresh: Refresh, stream_tables: int) -> Refresh:
+        is_slow = (self.predicted_ms(refresh) or 0.0) > self._budget_ms
+        return replace(refresh, runs_beside=True) if is_slow and stream_tables > 1 else refresh
+
+    def _candidate(
+        self, refresh: Refresh, schedules: Mapping[int, Timed], relids: Mapping[int, int], now: datetime
+    ) -> Candidate:
+        row, predicted = refresh.row, self.predicted_ms(refresh) or 0.0
+        return Candidate(
+            table_id=refresh.table.id,
+            tier=Tier(row.tier),
+            start_in_s=self._start_in_s(row, schedules, predicted, now),
+            cost_ms=0.0 if is_long_refresh(refresh) else predicted,
+            waited=self._waited.get(refresh.table.id, 0),
+            reads=frozenset(relids[relid] for relid in row.reads if relid in relids),
+            # Also what nobody waits for in a session: a repair, and the first fill.
+            is_requested=row.refresh_requested or row.reinitializes or not row.lsn,
+            runs_beside=is_long_refresh(refresh),
+        )
+
+    def _start_in_s(
+        self, row: StreamTableRow, schedules: Mapping[int, Timed], predicted_ms: float, now: datetime
+    ) -> float:
+        """Return in how many seconds a refresh must start; without an SLA, rows are to be no older than an interval."""
+        last, tier = row.refreshed_at, Tier(row.tier)
+        if last is None:
+            return 0.0
+        if row.sla_ms is not None:
+            return (latest_start(last, row.sla_ms, predicted_ms) - now).total_seconds()
+        schedule = schedules.get(row.pgt_id)
+        interval_s = 0.0 if schedule is None or tier is Tier.FROZEN else stretched_s(schedule, factor_of(tier))
+        return (last - now).total_seconds() + max(interval_s, CONTINUOUS_S) - predicted_ms / 1000
+
+    def predicted_ms(self, refresh: Refresh) -> float | None:
+        """Return what a refresh will take: by its own prediction, else as the last ones; None if nothing is known."""
+        if refresh.strategy.method is RefreshMethod.NO_DATA:
+            return 0.0
+        if refresh.predicted_ms is not None:
+            return refresh.predicted_ms
+        recent = self._durations.get((refresh.table.id, refresh.strategy.method), ())
+        return median(recent) if len(recent) >= MIN_RECENT else None
+
+    def watch(self, rows: Sequence[StreamTableRow], refreshes: Iterable[Refresh], now: datetime) -> None:
+        """Send an alert for each of the stream tables whose SLA is about to be broken, due or not; once until it is
+        kept again."""
+        due = {refresh.table.id: refresh for refresh in refreshes}
+        self._beside &= {row.pgt_id for row in rows}
+        promised = [row for row in rows if row.sla_ms is not None and Tier(row.tier) is not Tier.FROZEN]
+        self._budget_ms = tick_budget_ms(row.sla_ms for row in promised if row.sla_ms is not None)
+        for row in promised:
+            if row.sla_ms is not None and row.fresh_until is not None:
+                refresh = due.get(row.pgt_id)
+                self._warn(row, row.sla_ms, now - row.fresh_until, self.predicted_ms(refresh) if refresh else None)
+
+    def _warn(self, row: StreamTableRow, sla_ms: float, age: timedelta, predicted_ms: float | None) -> None:
+        age_ms, predicted = age / ONE_MS, predicted_ms or 0.0
+        if row.pgt_id not in self._warned and will_break(sla_ms, age_ms, predicted):
+            self._warned.add(row.pgt_id)
+            self.alert(
+                AlertEvent.PREDICTED_SLA_BREACH,
+                pgt_id=row.pgt_id,
+                sla_ms=sla_ms,
+                age_ms=round(age_ms),
+                predicted_ms=round(predicted),
+            )
+
+    # -- what was measured ----------------------------------------------------------------------------------------
+
+    def note_success(self, result: RefreshResult, schedule: Timed, now: datetime) -> AssignedPace | None:
+        """Learn from a refresh whose rows are visible `now`; return tier and stretch if they are to be stored."""
+        refresh, row = result.refresh, result.refresh.row
+        took_ms, delay_ms = result.compute_ms + (result.write_time.ms or 0.0), (now - result.started) / ONE_MS
+        self._beside.discard(row.pgt_id)
+        if refresh.strategy.method is not RefreshMethod.NO_DATA:
+            key = row.pgt_id, refresh.strategy.method
+            self._durations.setdefault(key, deque(maxlen=RECENT)).append(took_ms)
+            self._delays.setdefault(row.pgt_id, deque(maxlen=RECENT)).append(delay_ms)
+        tier = self._reassign(row, schedule, delay_ms, now)
+        if initiated_by(refresh) in ("SCHEDULER", "SELF_MONITOR") and row.pgt_id not in self._catching_up:
+            self._follow_pace(row, schedule, took_ms)
+        stored = AssignedPace(row.assigned_tier, row.assigned_for_ms, row.interval_stretch)
+        pace = replace(stored, interval_stretch=self._pace(row).stretch)
+        if tier is not Tier(row.tier):
+            pace = replace(pace, tier=tier.value, for_ms=row.sla_ms)
+        return None if pace == stored else pace
+
+    def _reassign(self, row: StreamTableRow, schedule: Timed, took_ms: float, now: datetime) -> Tier:
+        """Return the tier from now on; one that a person chose stays."""
+        tier = Tier(row.tier)
+        if row.sla_ms is None or row.fresh_until is None:
+            return tier
+        age_ms = (now - row.fresh_until) / ONE_MS
+        if not will_break(row.sla_ms, age_ms, 0.0):
+            self._warned.discard(row.pgt_id)
+        if row.tier_by_hand or not self.settings().tiered_scheduling:
+            return tier
+        cycle = SlaSample(row.sla_ms, age_ms, took_ms, schedule)
+        tier, self._pressures[row.pgt_id] = reassign(tier, self._pressures.get(row.pgt_id, Pressure()), cycle)
+        return tier
+
+    def _follow_pace(self, row: StreamTableRow, schedule: Timed, took_ms: float) -> None:
+        settings, before = self.settings(), self._pace(row)
+        factor = factor_of(Tier(row.tier)) if settings.tiered_scheduling and row.tier != Tier.FROZEN.value else 1.0
+        interval_ms = stretched_s(schedule, factor) * 1000
+        pace = self._paces[row.pgt_id] = pace_after(before, took_ms, interval_ms, stretches=settings.auto_backoff)
+        if pace.is_behind and not before.is_behind:
+            about = {"took_ms": round(took_ms), "interval_ms": round(interval_ms)}
+            self.alert(AlertEvent.SCHEDULER_FALLING_BEHIND, pgt_id=row.pgt_id, **about)
+
+    def forget(self, pgt_id: int) -> None:
+        """Forget a stream table that was dropped, resumed or has a new query."""
+        for method in RefreshMethod:
+            self._durations.pop((pgt_id, method), None)
+        for held in (self._delays, self._paces, self._pressures, self._waited):
+            held.pop(pgt_id, None)
+        for noted in (self._beside, self._catching_up, self._warned):
+            noted.discard(pgt_id)

@@ -1,0 +1,1 @@
+"""The configuration of Prometheus, and the check of its rules."""

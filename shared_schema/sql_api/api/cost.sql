@@ -1,0 +1,204 @@
+-- What refreshes cost by the history, and what follows from it: applier/refresh/cost_model.py predicts from the same rows.
+
+-- The refreshes of a stream table that a prediction may rest on, since its last new query: the newest differential ones of the
+-- window with their change rows, and the last full ones with the rows of the sources. A repair computes the delta as well.
+CREATE OR REPLACE FUNCTION pgtrickle._measured_costs(stream_table bigint, prediction_window interval)
+RETURNS TABLE (at timestamptz, is_full boolean, row_count bigint, compute_ms double precision, write_ms double precision)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH since AS (
+        SELECT coalesce(max(h.refresh_id), 0) AS refresh_id FROM pgtrickle.pgt_refresh_history h
+        WHERE h.pgt_id = stream_table AND h.action = 'FULL' AND h.refresh_reason = 'DEFINITION_CHANGED')
+    (SELECT h.start_time, false, h.rows_in, h.compute_ms, h.write_ms FROM pgtrickle.pgt_refresh_history h, since
+     WHERE h.pgt_id = stream_table AND h.refresh_id > since.refresh_id AND h.action = 'DIFFERENTIAL'
+       AND h.status = 'COMPLETED' AND h.rows_in > 0 AND h.compute_ms IS NOT NULL AND h.write_ms IS NOT NULL
+       AND h.start_time >= clock_timestamp() - prediction_window
+     ORDER BY h.refresh_id DESC LIMIT 500)
+    UNION ALL
+    (SELECT h.start_time, true, h.source_rows, h.compute_ms, h.write_ms FROM pgtrickle.pgt_refresh_history h, since
+     WHERE h.pgt_id = stream_table AND h.refresh_id > since.refresh_id AND h.action = 'FULL' AND h.status = 'COMPLETED'
+       AND h.refresh_reason <> 'REPAIR' AND h.source_rows IS NOT NULL AND h.compute_ms IS NOT NULL
+       AND h.write_ms IS NOT NULL
+     ORDER BY h.refresh_id DESC LIMIT 3)
+$$;
+
+-- milliseconds = intercept + slope * rows by least squares, without the samples whose residual is an outlier (1.5 times the
+-- distance of the quartiles). NULL where the slope is undefined. `is_line`: it grows, and explains half of the variance.
+CREATE OR REPLACE FUNCTION pgtrickle._cost_line(row_counts double precision[], took_ms double precision[],
+    OUT slope double precision, OUT intercept double precision, OUT r2 double precision, OUT is_line boolean)
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH sample AS (SELECT u.x, u.y FROM unnest(row_counts, took_ms) AS u(x, y)),
+    line AS (SELECT regr_slope(s.y, s.x) AS m, regr_intercept(s.y, s.x) AS b FROM sample s),
+    residual AS (SELECT s.x, s.y, s.y - (l.b + l.m * s.x) AS r FROM sample s, line l WHERE l.m IS NOT NULL),
+    fence AS (SELECT percentile_cont(0.25) WITHIN GROUP (ORDER BY r.r) AS low,
+                     percentile_cont(0.75) WITHIN GROUP (ORDER BY r.r) AS high FROM residual r),
+    cut AS (SELECT regr_slope(r.y, r.x) AS m, regr_intercept(r.y, r.x) AS b, regr_r2(r.y, r.x) AS r2
+            FROM residual r, fence f
+            WHERE r.r BETWEEN f.low - 1.5 * (f.high - f.low) - 0.001 AND f.high + 1.5 * (f.high - f.low) + 0.001)
+    SELECT c.m, c.b, c.r2, coalesce(c.m > 0 AND c.r2 >= 0.5, false) FROM cut c
+$$;
+
+CREATE OR REPLACE FUNCTION pgtrickle._cost_advice()
+RETURNS TABLE (pgt_id bigint, name text, samples bigint, slope double precision, intercept double precision,
+               r2 double precision, compute_slope double precision, write_slope double precision,
+               median_ms double precision, full_ms double precision, source_rows bigint, break_even_rows bigint,
+               auto_threshold double precision, advised_threshold double precision, advice text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH known AS (
+        SELECT make_interval(mins => pgtrickle._setting('prediction_window')::integer) AS prediction_window,
+               pgtrickle._setting('prediction_min_samples')::integer AS min_samples,
+               pgtrickle._setting('prediction_ratio')::double precision AS ratio,
+               pgtrickle._setting('differential_max_change_ratio')::double precision AS threshold
+    ), figures AS (
+        SELECT s.pgt_id, format('%I.%I', s.pgt_schema, s.pgt_name) AS name, s.refresh_mode,
+               coalesce(s.auto_threshold, k.threshold) AS threshold, k.min_samples, k.ratio, d.*, f.full_ms, g.source_rows
+        FROM pgtrickle.pgt_stream_tables s CROSS JOIN known k
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS samples, array_agg(c.row_count::double precision) AS n, array_agg(c.compute_ms) AS computing,
+                   array_agg(c.write_ms) AS writing, array_agg(c.compute_ms + c.write_ms) AS both_ms,
+                   percentile_cont(0.5) WITHIN GROUP (ORDER BY c.compute_ms) AS compute_median,
+                   percentile_cont(0.5) WITHIN GROUP (ORDER BY c.write_ms) AS write_median,
+                   percentile_cont(0.5) WITHIN GROUP (ORDER BY c.compute_ms + c.write_ms) AS median_ms
+            FROM pgtrickle._measured_costs(s.pgt_id, k.prediction_window) c WHERE NOT c.is_full) d
+        LEFT JOIN LATERAL (
+            SELECT h.source_rows FROM pgtrickle.pgt_refresh_history h
+            WHERE h.pgt_id = s.pgt_id AND h.source_rows IS NOT NULL ORDER BY h.refresh_id DESC LIMIT 1) g ON true
+        -- As if its time grew with the rows of the sources, and never shrank.
+        CROSS JOIN LATERAL (
+            SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY (c.compute_ms + c.write_ms)
+                       * greatest(1, g.source_rows::double precision / greatest(1, c.row_count))) AS full_ms
+            FROM pgtrickle._measured_costs(s.pgt_id, k.prediction_window) c WHERE c.is_full) f
+    ), fitted AS (
+        SELECT f.*, c.slope AS compute_slope, w.slope AS write_slope, b.r2,
+               -- A phase without a line counts as constant; there is a prediction if one of them has one.
+               CASE WHEN c.is_line OR w.is_line THEN
+                   CASE WHEN c.is_line THEN c.slope ELSE 0 END + CASE WHEN w.is_line THEN w.slope ELSE 0 END END AS slope,
+               CASE WHEN c.is_line OR w.is_line THEN
+                   CASE WHEN c.is_line THEN c.intercept ELSE f.compute_median END
+                   + CASE WHEN w.is_line THEN w.intercept ELSE f.write_median END END AS intercept
+        FROM figures f CROSS JOIN LATERAL pgtrickle._cost_line(f.n, f.computing) c
+        CROSS JOIN LATERAL pgtrickle._cost_line(f.n, f.writing) w
+        CROSS JOIN LATERAL pgtrickle._cost_line(f.n, f.both_ms) b
+    ), even AS (
+        SELECT f.*, CASE WHEN f.samples >= f.min_samples
+                         THEN greatest(0, (f.ratio * f.full_ms - f.intercept) / f.slope) END AS even_rows FROM fitted f
+    ), advised AS (
+        SELECT e.*, round(least(1, greatest(0.01, e.even_rows / nullif(e.source_rows, 0)))::numeric, 2)::double precision
+               AS advised FROM even e
+    )
+    SELECT a.pgt_id, a.name, a.samples, a.slope, a.intercept, a.r2, a.compute_slope, a.write_slope, a.median_ms, a.full_ms,
+           a.source_rows, least(a.even_rows, 9e18)::bigint, a.threshold, a.advised,
+           CASE
+               WHEN a.refresh_mode <> 'AUTO' THEN format('none: the refresh mode is %s', a.refresh_mode)
+               WHEN a.samples < a.min_samples THEN format('none yet: %s of %s differential refreshes within prediction_window',
+                                                          a.samples, a.min_samples)
+               WHEN a.slope IS NULL THEN 'none: its time does not grow with the number of change rows'
+               WHEN a.full_ms IS NULL THEN 'none: no full refresh was measured'
+               WHEN a.advised IS NULL THEN 'none: its sources have no rows'
+               WHEN a.threshold > a.advised * 1.25 THEN format('lower: auto_threshold => %s', a.advised)
+               WHEN a.threshold < a.advised * 0.8 THEN format('raise: auto_threshold => %s', a.advised)
+               ELSE format('keep: auto_threshold %s', a.threshold)
+           END
+    FROM advised a
+$$;
+
+CREATE OR REPLACE VIEW pgtrickle.df_threshold_advice AS
+SELECT a.name, a.samples, a.slope, a.intercept, a.r2, a.compute_slope, a.write_slope, a.full_ms, a.source_rows,
+       a.break_even_rows, a.auto_threshold, a.advised_threshold, a.advice
+FROM pgtrickle._cost_advice() a;
+COMMENT ON VIEW pgtrickle.df_threshold_advice IS
+    'What a differential refresh costs per stream table (milliseconds = intercept + slope * change rows), what a full one costs, and which auto_threshold follows.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.recommend_refresh_mode(
+    name text, search_path text DEFAULT pg_catalog.current_setting('search_path'))
+RETURNS TABLE (stream_table text, current_mode text, recommended_mode text, reason text)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st      pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, search_path);
+    fewest  integer := pgtrickle._setting('prediction_min_samples')::integer;
+    ratio   double precision := pgtrickle._setting('prediction_ratio')::double precision;
+    cost    record;
+    last    text := (SELECT h.action FROM pgtrickle.pgt_refresh_history h
+                     WHERE h.pgt_id = st.pgt_id AND h.status = 'COMPLETED' AND h.action <> 'SKIP'
+                     ORDER BY h.refresh_id DESC LIMIT 1);
+BEGIN
+    SELECT a.* INTO cost FROM pgtrickle._cost_advice() a WHERE a.pgt_id = st.pgt_id;
+    stream_table := cost.name;
+    current_mode := st.refresh_mode;
+    IF last = 'FULL_IN_POSTGRES' THEN
+        recommended_mode := st.refresh_mode;
+        reason := 'PostgreSQL runs the query: it cannot be maintained incrementally';
+    ELSIF cost.samples < fewest OR cost.full_ms IS NULL THEN
+        recommended_mode := st.refresh_mode;
+        reason := format('not known yet: %s of %s differential refreshes within prediction_window, %s full refresh',
+                         cost.samples, fewest, CASE WHEN cost.full_ms IS NULL THEN 'no' ELSE 'a' END);
+    ELSIF cost.median_ms > ratio * cost.full_ms THEN
+        recommended_mode := 'FULL';
+        reason := format('half of its differential refreshes take more than %s ms, a full one about %s ms',
+                         round(cost.median_ms), round(cost.full_ms));
+    ELSIF cost.slope IS NULL OR cost.break_even_rows >= cost.source_rows THEN
+        recommended_mode := CASE st.refresh_mode WHEN 'IMMEDIATE' THEN 'IMMEDIATE' ELSE 'DIFFERENTIAL' END;
+        reason := format('a differential refresh takes about %s ms, a full one about %s ms, however many rows change',
+                         round(cost.median_ms), round(cost.full_ms));
+    ELSE
+        recommended_mode := 'AUTO';
+        reason := format('a differential refresh takes about %s ms, a full one about %s ms is cheaper from %s change rows on',
+                         round(cost.median_ms), round(cost.full_ms), cost.break_even_rows);
+    END IF;
+    RETURN NEXT;
+END $$;
+COMMENT ON FUNCTION pgtrickle.recommend_refresh_mode IS
+    'Recommend the refresh mode of a stream table from the times of its earlier refreshes, with the figures.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.recommend_schedule(
+    name text, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    st       pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, search_path);
+    fewest   integer := pgtrickle._setting('schedule_recommendation_min_samples')::integer;
+    took     record;
+    -- The median absolute deviation, times this, is the standard deviation of a normal distribution.
+    usual    double precision;
+    seconds  integer;
+BEGIN
+    WITH newest AS (
+        SELECT h.compute_ms + h.write_ms AS ms FROM pgtrickle.pgt_refresh_history h
+        WHERE h.pgt_id = st.pgt_id AND h.status = 'COMPLETED' AND h.refresh_reason <> 'INITIAL'
+          AND h.compute_ms IS NOT NULL AND h.write_ms IS NOT NULL
+        ORDER BY h.refresh_id DESC LIMIT 500
+    ), middle AS (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY n.ms) AS ms FROM newest n)
+    SELECT count(*) AS samples, min(m.ms) AS median_ms,
+           percentile_cont(0.5) WITHIN GROUP (ORDER BY abs(n.ms - m.ms)) AS mad_ms,
+           percentile_cont(0.95) WITHIN GROUP (ORDER BY n.ms) AS p95_ms
+    INTO took FROM newest n, middle m;
+    usual := took.median_ms + 3 * 1.4826 * took.mad_ms;
+    -- A third of the interval stays free.
+    seconds := CASE WHEN took.samples >= fewest THEN greatest(1, least(ceil(1.5 * usual / 1000), 86400)) END;
+    RETURN jsonb_build_object(
+        'name', format('%I.%I', st.pgt_schema, st.pgt_name), 'current_schedule', st.schedule,
+        'recommended_schedule', seconds || 's', 'samples', took.samples,
+        'median_ms', round(took.median_ms::numeric, 1), 'mad_ms', round(took.mad_ms::numeric, 1),
+        'p95_ms', round(took.p95_ms::numeric, 1),
+        'reason', CASE WHEN seconds IS NULL
+            THEN format('not known yet: %s of %s refreshes (schedule_recommendation_min_samples)', took.samples, fewest)
+            ELSE format('a refresh usually takes at most %s ms (median and three deviations)', round(usual)) END);
+END $$;
+COMMENT ON FUNCTION pgtrickle.recommend_schedule IS
+    'Recommend the shortest interval that refreshes of a stream table fit into, from the median and the deviation of their times.';
+
+CREATE OR REPLACE FUNCTION pgtrickle.scheduler_diagnostics()
+RETURNS TABLE (counter text, value bigint, description text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT c.counter, coalesce((b.counters ->> c.counter)::bigint,
+                               CASE c.counter WHEN 'cost_cache_capacity' THEN pgtrickle._setting(c.counter)::bigint END),
+           c.description
+    FROM (VALUES
+        (1, 'cost_cache_capacity', 'cost models that may be in memory'),
+        (2, 'cost_cache_entries', 'cost models in memory'),
+        (3, 'cost_cache_hits', 'cost models found in memory since the start of the applier'),
+        (4, 'cost_cache_misses', 'cost models read from the history since then')
+    ) AS c(place, counter, description)
+    LEFT JOIN pgtrickle.pgt_applier_beats b ON b.slot = pgtrickle._setting('slot')
+    ORDER BY c.place
+$$;
+COMMENT ON FUNCTION pgtrickle.scheduler_diagnostics IS
+    'Show what the scheduler counts since the applier was started, as of its last beat; NULL before the first one.';

@@ -1,0 +1,112 @@
+"""Whole ticks with schedules, an SLA and costs: tiers that are re-assigned, and what a restart finds in the history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from tests.applier.runtime.conftest import FEW, Ticks, change, create
+
+Notified = list[dict[str, object]]
+
+TIER = "SELECT tier FROM pgtrickle._tiers JOIN pgtrickle.pgt_stream_tables USING (pgt_id) WHERE pgt_name = 'few'"
+LAST = "SELECT action, refresh_reason, refresh_reason_detail FROM pgtrickle.get_refresh_history('few', 1)"
+
+
+def ask(ticks: Ticks, query: str) -> tuple[object, ...]:
+    return ticks.lab.connection.execute(query.encode()).fetchone() or ()
+
+
+def pass_time(ticks: Ticks, seconds: float) -> None:
+    """Let the last refresh of every stream table be longer ago."""
+    query = "UPDATE pgtrickle.pgt_frontiers SET refreshed_at = refreshed_at - make_interval(secs => %s)"
+    ticks.lab.connection.execute(query, (seconds,))
+
+
+def cycle(ticks: Ticks, after_s: float) -> object:
+    """Change a row and run a tick some seconds after the last refresh; return the tier that follows."""
+    change(ticks)
+    pass_time(ticks, after_s)
+    ticks.run(ignore_schedules=False)
+    assert ticks.lab.differences("few", FEW) == 0
+    return ask(ticks, TIER)[0]
+
+
+@contextmanager
+def alerts(ticks: Ticks) -> Iterator[Callable[[], Notified]]:
+    with psycopg.connect(ticks.lab.url, autocommit=True) as listener:
+        listener.execute("LISTEN pg_trickle_alert")
+        yield lambda: [json.loads(one.payload) for one in listener.notifies(timeout=0.2)]
+
+
+def test_an_sla_of_30_s_with_a_delay_is_promoted_within_three_cycles_and_goes_back(
+    make_ticks: Callable[..., Ticks],
+) -> None:
+    ticks = make_ticks()
+    connection = ticks.lab.connection
+    create(ticks, few=FEW)
+    connection.execute("SELECT pgtrickle.alter_stream_table('few', schedule => '10s', sla => '30 s')")
+    ticks.run()
+    with alerts(ticks) as heard:
+        # In time, then the refreshes come late.
+        assert [cycle(ticks, after_s) for after_s in (21, 45, 45, 45)] == ["warm", "warm", "warm", "hot"]
+        assert [(one["event"], one["sla_ms"]) for one in heard()] == [("predicted_sla_breach", 30_000)]
+    summary = "SELECT tier, refreshes, breaches, p50_ms BETWEEN 45000 AND 60000, error_budget FROM"
+    assert ask(ticks, f"{summary} pgtrickle.sla_summary()") == ("hot", 4, 3, True, 0.0)
+    soon = "SELECT next_refresh_at <= now() + interval '10 s' FROM pgtrickle.pgt_runtime"
+    assert ask(ticks, soon) == (True,)
+    # An applier that is started anew goes on in that tier; the delay is over.
+    ticks = make_ticks()
+    assert [cycle(ticks, after_s) for after_s in (11, 11, 11, 22)] == ["hot", "hot", "warm", "warm"]
+
+    connection.execute("SELECT pgtrickle.alter_stream_table('few', tier => 'frozen')")
+    change(ticks)
+    pass_time(ticks, 86_400)
+    ticks.run(ignore_schedules=False)
+    assert ticks.lab.differences("few", FEW) == 2
+    with psycopg.connect(ticks.lab.url, autocommit=True) as waiting:
+        # As wait_for and refresh_stream_table ask.
+        waiting.execute(
+            "SELECT pg_advisory_lock_shared(pgtrickle._request_lock_class(), pgt_id::int)"
+            " FROM pgtrickle.pgt_stream_tables"
+        )
+        ticks.run(ignore_schedules=False)
+    assert ticks.lab.differences("few", FEW) == 0
+
+
+def test_a_cost_spike_in_the_history_is_known_after_a_restart(make_ticks: Callable[..., Ticks]) -> None:
+    ticks = make_ticks()
+    connection = ticks.lab.connection
+    ticks.lab.change("a", "INSERT INTO a SELECT i, i % 7 FROM generate_series(100, 20000) i")
+    ticks.lab.step()
+    create(ticks, few=FEW)
+    ticks.run_with_long()
+
+    def spread(rows: int) -> tuple[object, ...]:
+        ticks.lab.change("a", f"UPDATE a SET k = (k + 1) % 7 WHERE id BETWEEN 100 AND {99 + rows}")
+        ticks.lab.step()
+        ticks.run_with_long()
+        assert ticks.lab.differences("few", FEW) == 0
+        return ask(ticks, LAST)
+
+    usual = [spread(rows)[:2] for rows in (600, 700, 800, 900, 2_000)]
+    assert usual == [("DIFFERENTIAL", "INCREMENTAL")] * 5
+    # From now on the history says that a change row costs 20 ms.
+    connection.execute(
+        "UPDATE pgtrickle.pgt_refresh_history SET compute_ms = rows_in * 20 WHERE action = 'DIFFERENTIAL'"
+    )
+    ticks = make_ticks()
+    action, reason, detail = spread(2_000)
+    assert (action, reason) == ("FULL", "predicted_cost_exceeds_full")
+    assert str(detail).startswith("4000 changes: about 80") and "by 5 refreshes, a full one about " in str(detail)
+    # A delta of few rows stays one, whatever it costs.
+    assert spread(1)[:2] == ("DIFFERENTIAL", "INCREMENTAL")
+    connection.execute(
+        "DELETE FROM pgtrickle.pgt_refresh_history WHERE action = 'DIFFERENTIAL' AND refresh_id NOT IN"
+        " (SELECT refresh_id FROM pgtrickle.pgt_refresh_history WHERE action = 'DIFFERENTIAL' ORDER BY 1 LIMIT 4)"
+    )
+    ticks = make_ticks()
+    assert spread(1_000)[:2] == ("DIFFERENTIAL", "INCREMENTAL"), "four samples predict nothing"
