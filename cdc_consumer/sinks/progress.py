@@ -68,8 +68,11 @@ def _find_other_slot(consumer: Consumer, topic: str, slot: str) -> str | None:
     newest = find_last(consumer, topic, lambda found: isinstance(found.record, Progress))
     if newest is None or not isinstance(newest.record, Progress) or newest.record.slot == slot:
         return None
-    erased = any(found.key == newest.key for found in _later(consumer, topic, newest))
-    return None if erased else newest.record.slot
+    # The other slot may go on meanwhile, so that a later record of its key need not be the tombstone.
+    last = newest
+    for found in _later(consumer, topic, newest):
+        last = found if found.key == newest.key else last
+    return None if last.record is None else newest.record.slot
 
 
 def _later(consumer: Consumer, topic: str, found: FoundRecord) -> Iterator[FoundRecord]:

@@ -56,22 +56,23 @@ def test_a_commit_longer_than_a_transaction_may_last(make_consumer: MakeConsumer
         consumer.start(wait=False)
     db.execute("INSERT INTO u VALUES (3)")
     content = check(consumer, ["public.u"])
-    parts = [record["part"] for record in content.progress if "part" in record]
-    assert len(parts) > 20 and len({part["lsn"] for part in parts}) == 1
-    assert [part["rows"] for part in parts] == sorted({part["rows"] for part in parts}), "each goes on after the last"
     rows = by_stamp(content.rows["public.t"])
+    commit = rows[0].lsn
+    # With a limit of 0 s the small commits around it may be cut as well.
+    partial = [r for r in content.progress if "part" in r and position(r["part"]["lsn"]) == commit]
+    parts = [record["part"] for record in partial]
+    assert len(parts) > 20
+    assert [part["rows"] for part in parts] == sorted({part["rows"] for part in parts}), "each goes on after the last"
     stamps = [(row.lsn, row.seq) for row in rows]
     assert len(set(stamps)) == len(stamps) == 4000 + 4000 + 4000 + 1333
     assert [r["content"] for r in content.control if r.get("prefix") == "app"] == ["in the middle"]
     assert [r["changes"] for r in content.control if r["kind"] == "schema"] == [["added more text"]]
     # No ordinal is missing or used twice: rows of both tables and the control records between them.
-    commit = rows[0].lsn
     own = [row.seq for found in content.rows.values() for row in found if row.lsn == commit]
     own += [r["seq"] for r in content.control if position(r["lsn"]) == commit]
     assert sorted(own) == list(range(len(own)))
     # A frontier passes the commit only when it is complete.
-    frontiers = [position(record["frontier"]) for record in content.progress if "part" in record]
-    assert all(frontier <= commit for frontier in frontiers)
+    assert all(position(record["frontier"]) <= commit for record in partial)
 
 
 def test_publications_may_not_change_in_the_middle(make_consumer: MakeConsumer, db: Connection) -> None:

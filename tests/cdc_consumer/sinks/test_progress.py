@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cdc_consumer.health import Health
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.settings import ConsumerSettings
+from cdc_consumer.sinks import progress as progress_of_slot
 from cdc_consumer.sinks.kafka import KafkaSink
 from cdc_consumer.sinks.progress import is_in_doubt, read_schema, read_topic_state
 from cdc_consumer.sinks.sink import StoredState, Tombstone
 from cdc_consumer.sinks.topics import Topics
 from shared_schema.avro import codec
+from shared_schema.progress_topic import FoundRecord, find_last
 from shared_schema.table_schema import Column
 from tests.cdc_consumer.harness import until
 from tests.cdc_consumer.sinks.records import TABLE, TEXT, capture, progress, schema
@@ -47,6 +51,29 @@ def test_the_last_record_of_each_key(settings: ConsumerSettings, publisher: Kafk
     assert state.progress == progress(slot, 9) and state.captures == {TABLE: capture(slot)}
     publisher.commit([Tombstone(capture(slot).key)])
     assert committed(settings).captures == {}
+    publisher.close()
+
+
+def test_another_slot_that_goes_on_meanwhile_is_seen(
+    settings: ConsumerSettings, publisher: KafkaSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next progress comes after its newest one was found and before what follows that one is read."""
+    another = progress("another", 70)
+    publisher.commit([another])
+    assert committed(settings).other_slot == "another"
+    rest = iter([progress("another", 71)])
+
+    def find_then_go_on(*of: Any) -> FoundRecord | None:
+        found = find_last(*of)
+        for record in rest:
+            publisher.commit([record])
+            until(lambda: not is_in_doubt(settings), "decided")
+        return found
+
+    monkeypatch.setattr(progress_of_slot, "find_last", find_then_go_on)
+    assert read_topic_state(settings).other_slot == "another"
+    publisher.commit([Tombstone(another.key)])
+    assert committed(settings).other_slot is None
     publisher.close()
 
 
