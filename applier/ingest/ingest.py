@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ from applier.ingest.schemas import SchemaReader
 from applier.ingest.start_offsets import find_start_offsets
 from applier.settings import ApplierSettings
 from applier.spark.scratch import Scratch
+from applier.spark.session import drop_checkpoint
 from applier.trace.stamped_rows import Chunk, StampedRow
 from applier.unexpected import to_own_error
 from shared_schema import avro, progress
@@ -53,12 +54,6 @@ STEADY_AFTER_S = 30.0
 """After a query ran this long, failures are counted from one again."""
 
 
-def _fast_folder(fallback: Path) -> Path:
-    """Return a folder in memory if there is one: Spark's checkpoint is only a throw-away cache."""
-    memory = Path("/dev/shm")  # noqa: S108
-    return memory if memory.is_dir() else fallback
-
-
 _Message = tuple[str, int, int, bytes | None]
 """Topic, partition, offset, value."""
 
@@ -84,7 +79,8 @@ class Ingest:
         self._schemas = schemas
         self._progress_topic = progress_topic(settings.topic_prefix)
         self._query: StreamingQuery | None = None
-        self._scratch: Scratch | None = None
+        self._checkpoint: str | None = None
+        """The folder of the query's checkpoint, which is in the memory of the JVM."""
         self._failure: Exception | None = None
         self._failures = 0
         self._started = 0.0
@@ -107,22 +103,22 @@ class Ingest:
                 )
                 self._inbox.skip(skipped)
         self._is_stopping = False
-        self._scratch = Scratch(_fast_folder(self._settings.scratch_dir), "ingest")
+        self._checkpoint = f"/pg-trickle-ingest-{uuid.uuid4().hex}"
         self._row_files = Scratch(self._settings.scratch_dir, "rows")
-        self._query = stream.start(self._spark, self._settings, found.offsets, self._scratch.path, self._receive)
+        self._query = stream.start(self._spark, self._settings, found.offsets, self._checkpoint, self._receive)
         self._started = time.monotonic()
 
     def stop(self) -> None:
-        """Stop the query and remove its folders."""
+        """Stop the query, and remove its checkpoint and the folder of its rows."""
         with self._lock:
             self._is_stopping = True
             self._lock.notify_all()
         if self._query is not None:
             self._query.stop()
             self._query = None
-        if self._scratch is not None:
-            self._scratch.remove()
-            self._scratch = None
+        if self._checkpoint is not None:
+            drop_checkpoint(self._spark, self._checkpoint)
+            self._checkpoint = None
         if self._row_files is not None:
             self._row_files.remove()
             self._row_files = None

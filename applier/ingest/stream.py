@@ -1,7 +1,7 @@
 """The one streaming query: Kafka -> micro-batches, as frames.
 
-Spark's own checkpoint is a throw-away cache: every start begins at the offsets of the traces' checkpoint. So the folder
-is on the fastest local disk and is new each time.
+Spark's own checkpoint is a throw-away cache: every start begins at the offsets of the traces' checkpoint. So it is in
+memory (`MemoryCheckpoint.java`), in a folder that is new each time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -62,7 +61,7 @@ def start(
     spark: SparkSession,
     settings: ApplierSettings,
     offsets: Offsets,
-    scratch: Path,
+    folder: str,
     receive: Callable[[DataFrame], None],
 ) -> StreamingQuery:
     """Start the query; `receive` gets each micro-batch on the query's thread, as Spark's Kafka source gives it."""
@@ -93,7 +92,7 @@ def start(
     return (
         reader.load()
         .writeStream.foreachBatch(on_batch)
-        .option("checkpointLocation", str(scratch))
+        .option("checkpointLocation", folder)
         .trigger(processingTime="0 seconds")
         .queryName("pg-trickle-ingest")
         .start()

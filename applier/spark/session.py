@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,6 +93,7 @@ def spark_session(
         # How much data the optimizer itself may evaluate, without compiled code: a job is faster for more.
         "spark.sql.execution.arrow.localRelationThreshold": "256k",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.checkpointFileManagerClass": "io.pgtrickle.spark.streaming.MemoryCheckpoint",
         "spark.sql.streaming.minBatchesToRetain": "5",
         "spark.sql.streaming.numRecentProgressUpdates": "10",
         "spark.sql.streaming.metricsEnabled": "false",
@@ -134,6 +136,20 @@ def _register_functions(session: SparkSession) -> None:
     for name in ("SqlFunctions", "LocalRows"):
         java_import(jvm, f"io.pgtrickle.spark.functions.{name}")
     jvm.SqlFunctions.register(session._jsparkSession)
+
+
+def drop_checkpoint(session: SparkSession, folder: str) -> None:
+    """Forget the checkpoint of a streaming query that has ended. It is in memory: no start reads an older one."""
+    jvm: Any = session._jvm
+    jvm.io.pgtrickle.spark.streaming.MemoryCheckpoint.drop(folder)
+
+
+def count_cores(master: str, *, elsewhere: int) -> int:
+    """Return how many tasks run at the same time under a local master; `elsewhere` for a cluster, which may grow."""
+    found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,.*)?\])?", master)
+    if found is None:
+        return elsewhere
+    return os.cpu_count() or 1 if found[1] == "*" else int(found[1] or 1)
 
 
 def stand_back(session: SparkSession) -> None:

@@ -58,7 +58,7 @@ def test_spark_reads_what_librdkafka_wrote(broker: SecuredKafka, spark: SparkSes
         spark,
         settings,
         find_start_offsets(settings, {}, ORIGIN).offsets,
-        tmp_path / "c",
+        str(tmp_path / "c"),
         lambda batch: arrived.extend(read_pieces(batch, 1_000_000, options)),
     )
     try:
