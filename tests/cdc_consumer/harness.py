@@ -31,7 +31,7 @@ from tests.cdc_consumer.topic_reader import (
 )
 
 PRINTED = "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c bytea_output=hex -c timezone=UTC"
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

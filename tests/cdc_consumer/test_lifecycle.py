@@ -204,7 +204,7 @@ GIGABYTE = pytest.mark.skipif(not LONG, reason="long, and takes gigabytes of mem
 
 
 @GIGABYTE
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_row_that_no_broker_takes(consumer: Consumer, db: Connection) -> None:
     db.execute(SCHEMA)
     consumer.start()
@@ -214,7 +214,7 @@ def test_a_row_that_no_broker_takes(consumer: Consumer, db: Connection) -> None:
 
 
 @GIGABYTE
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("copied", [False, True])
 def test_a_row_larger_than_the_server_sends(consumer: Consumer, db: Connection, copied: bool) -> None:
     """Each field is valid in PostgreSQL, but both together exceed the size of a protocol message."""

@@ -187,7 +187,7 @@ def test_what_is_refused_says_why_and_what_full_mode_does(corpus: psycopg.Connec
     check_text(FOLDER / "refused.txt", "".join(f"{line}\n" for line in lines))
 
 
-@pytest.mark.timeout(int(os.environ.get("CORPUS_TIMEOUT", "280")))
+@pytest.mark.timeout(int(os.environ.get("CORPUS_TIMEOUT", "900")))
 @pytest.mark.parametrize("seed", SEEDS)
 def test_accepted_queries_equal_postgres(corpus: psycopg.Connection[Any], interpreted: SparkSession, seed: int) -> None:
     spark = interpreted

@@ -136,7 +136,7 @@ def _together(spark: SparkSession, definitions: dict[Probe, PlannedQuery]) -> di
     return found
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(900)
 def test_no_probe_is_silently_different(corpus: psycopg.Connection[Any], spark: SparkSession) -> None:
     right, different, refusals = [], [], []
     definitions: dict[Probe, PlannedQuery] = {}

@@ -23,14 +23,14 @@ def create(db: Connection, name: str, query: str) -> None:
 
 def assert_equal(db: Connection, *names: str) -> None:
     for name in names:
-        db.execute("SELECT pgtrickle.wait_for(%s, timeout => '30 s')", (name,))
+        db.execute("SELECT pgtrickle.wait_for(%s, timeout => '120 s')", (name,))
         checked = check_stream_table(db, TableId("public", name))
         assert checked.equal, checked
 
 
 def assert_suspended(db: Connection, name: str, because: str) -> None:
     with pytest.raises(errors.ObjectNotInPrerequisiteState, match=because):
-        db.execute("SELECT pgtrickle.wait_for(%s, timeout => '30 s')", (name,))
+        db.execute("SELECT pgtrickle.wait_for(%s, timeout => '120 s')", (name,))
 
 
 def repair(db: Connection, name: str) -> None:

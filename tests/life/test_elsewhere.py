@@ -24,7 +24,7 @@ QUERIES = {
 }
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_what_is_altered_in_the_other_database_is_noticed(
     db: Connection, stack: Stack, database: str, tmp_path: Path
 ) -> None:
@@ -113,7 +113,7 @@ SUMS = {
 }
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_no_wait_ends_with_rows_from_before_the_ddl(
     db: Connection, stack: Stack, database: str, tmp_path: Path
 ) -> None:

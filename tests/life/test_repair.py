@@ -193,7 +193,7 @@ def test_errors_are_diagnosed_and_resume_waits_for_the_cause(db: Connection, sta
     assert_equal(db, "unread")
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_lost_slot_and_a_dropped_publication_are_repaired_by_one_command(db: Connection, stack: Stack) -> None:
     """The command says what it will copy; then the stream tables repair themselves, by the exact difference."""
     db.execute(

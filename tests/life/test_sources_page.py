@@ -259,7 +259,7 @@ def test_what_the_page_says_happens(db: Connection) -> None:
 
 
 @pytest.mark.skipif(not LONG, reason="stops every stream table: PG_TRICKLE_LONG_TESTS")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_what_concerns_the_whole_publication(db: Connection, stack: Stack) -> None:
     """One after the other: each is the end of all stream tables over the publication, until it is mended."""
     found = [line for line in lines() if line.concerns_all]

@@ -60,7 +60,7 @@ def create(db: Connection, tables: dict[str, str], refresh_mode: str = "AUTO") -
 def assert_exact(db: Connection, stack: Stack, *names: str, sinks: bool = False) -> None:
     """Compare PostgreSQL, and Delta and the replayed topic if asked for, with the query."""
     for name in names:
-        db.execute("SELECT pgtrickle.wait_for(%s, timeout => '60 s')", (name,))
+        db.execute("SELECT pgtrickle.wait_for(%s, timeout => '180 s')", (name,))
         found = db.execute("SELECT defining_query FROM pgtrickle.pgt_stream_tables WHERE pgt_name = %s", (name,))
         expected = show(db.execute(str(found.fetchall()[0][0]).encode()).fetchall())
         oracle.assert_same(expected, show(db.execute(f"TABLE {name}".encode()).fetchall()), f"{name} in PostgreSQL")
@@ -223,7 +223,7 @@ def test_styles_of_the_database_reach_no_sink(db: Connection, stack: Stack) -> N
             "DELETE FROM styled WHERE id = 2; UPDATE styled SET i = i * 2 WHERE id = 3",
         ):
             for name in modes:
-                db.execute("SELECT pgtrickle.wait_for(%s, timeout => '60 s')", (name,))
+                db.execute("SELECT pgtrickle.wait_for(%s, timeout => '180 s')", (name,))
             db.execute(change.encode())
         # The test's own session has the styles that were in force when it began.
         printed = "id, i::text, f, d, at, b, r::text, a::text"

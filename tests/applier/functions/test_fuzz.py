@@ -177,7 +177,7 @@ def _chunks(trials: Sequence[Trial]) -> Iterator[Sequence[Trial]]:
         yield trials[start : start + CHUNK]
 
 
-@pytest.mark.timeout(int(os.environ.get("FUZZ_TIMEOUT", "500")))
+@pytest.mark.timeout(int(os.environ.get("FUZZ_TIMEOUT", "1200")))
 def test_every_entry_equals_postgres(database: str, quiet_spark: SparkSession) -> None:
     trials = _trials()
     wrong: list[str] = []

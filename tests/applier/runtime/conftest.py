@@ -173,7 +173,7 @@ class Ticks:
         self._wait_for(self.writer.long_writes)
 
     def _wait_for(self, work: LongRefreshes | LongWrites) -> None:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 240
         while work.has_any and not work.has_finished:
             assert time.monotonic() < until
             time.sleep(0.05)

@@ -52,7 +52,7 @@ def test_a_session_begins_with_the_archive(spark: SparkSession) -> None:
     assert str(archive) in Path(f"/proc/{pid}/maps").read_text()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_command_leaves_an_archive() -> None:
     """`make test` creates it before the tests begin, so it is only checked; otherwise it takes a minute here."""
     program = Path(sys.executable).with_name("pg-trickle-applier")

@@ -102,7 +102,7 @@ def _scanned(connection: psycopg.Connection[Any], scan: Scan) -> list[tuple[Any,
     return fetch(connection, only.format(sql.Identifier(scan.table.schema, scan.table.name)), columns)
 
 
-@pytest.mark.timeout(560)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_snapshots_equal_postgres(shop: psycopg.Connection[Any], interpreted: SparkSession, seed: int) -> None:
     spark = interpreted

@@ -187,7 +187,7 @@ def _carried(value: Any, physical_type: str) -> Any:
     return struct.unpack("f", struct.pack("f", value))[0] if physical_type == "float" and value is not None else value
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 def test_every_aggregate_equals_postgres(database: str, spark: SparkSession) -> None:
     calls = [text for _, text in _calls()]
     wrong: list[str] = []
