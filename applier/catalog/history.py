@@ -82,6 +82,15 @@ _COSTS = """
 SELECT c.at, c.is_full, c.row_count, c.compute_ms, c.write_ms FROM pgtrickle._measured_costs(%s, %s) c ORDER BY c.at
 """
 
+_RECENT = """
+SELECT s.pgt_id, h.action, h.compute_ms + h.write_ms
+FROM pgtrickle.pgt_stream_tables s CROSS JOIN LATERAL (
+    SELECT k.action, k.compute_ms, k.write_ms, k.refresh_id FROM pgtrickle.pgt_refresh_history k
+    WHERE k.pgt_id = s.pgt_id AND k.status = 'COMPLETED' AND k.compute_ms IS NOT NULL AND k.write_ms IS NOT NULL
+    ORDER BY k.refresh_id DESC LIMIT %s) h
+ORDER BY h.refresh_id
+"""
+
 
 class History:
     """Reads and writes the history and the state of refreshes; every method is one transaction."""
@@ -132,6 +141,11 @@ class History:
             MeasuredRefresh(datetime.fromisoformat(str(at)), bool(is_full), *(float(str(n)) for n in numbers))
             for at, is_full, *numbers in found
         ]
+
+    def read_recent(self, refreshes: int) -> list[tuple[int, str, float]]:
+        """Return id, action and milliseconds of the last refreshes of every stream table, oldest first."""
+        found = self._connection.execute(_RECENT, (refreshes,)).fetchall()
+        return [(int(str(pgt_id)), str(action), float(str(took_ms))) for pgt_id, action, took_ms in found]
 
     def prune(self, days: int, rows: int = ROWS_OF_STREAM_TABLE) -> int:
         """Delete refreshes older than `days`, and all but the last `rows` of each stream table; return how many.

@@ -111,7 +111,8 @@ class Computer:
         match result.outcome.value:
             case StagedDelta() | FullResult(is_staged=True):
                 wait = partial(self._wait_for_parts, result.refresh, result.outcome)
-                self.long_refreshes.start(result.refresh, partial(_measure, result.refresh, wait), rows=result.outcome)
+                go_on = partial(_measure, result.refresh, wait, first=result)
+                self.long_refreshes.start(result.refresh, go_on, rows=result.outcome)
                 return True
             case _:
                 return False
@@ -129,7 +130,7 @@ class Computer:
             result = _measure(refresh, partial(self._compute_in_spark, refresh, inputs))
             if not isinstance(rows := result.outcome, Lease) or isinstance(rows.value, MemoryDelta):
                 return result
-            return _measure(refresh, partial(self._wait_for_parts, refresh, rows))
+            return _measure(refresh, partial(self._wait_for_parts, refresh, rows), first=result)
 
     def _compute_in_postgres(self, refresh: Refresh) -> RowsLease:
         return self.in_postgres.run(refresh.table, refresh.lsn_range.lower).lease()
@@ -238,8 +239,9 @@ def _close_result(future: Future[RefreshResult]) -> None:
         future.result().close()
 
 
-def _measure(refresh: Refresh, run: Callable[[], RowsLease]) -> RefreshResult:
-    """Compute the outcome of a refresh, with its time; any error is an outcome too: no other refresh is lost."""
+def _measure(refresh: Refresh, run: Callable[[], RowsLease], *, first: RefreshResult | None = None) -> RefreshResult:
+    """Compute the outcome of a refresh, with its time and that of its `first` part; any error is an outcome too: no
+    other refresh is lost."""
     started, began = datetime.now(UTC), time.monotonic()
     outcome: RowsLease | TrickleError
     try:
@@ -249,6 +251,8 @@ def _measure(refresh: Refresh, run: Callable[[], RowsLease]) -> RefreshResult:
     took = time.monotonic() - began
     if refresh.strategy.method is not RefreshMethod.NO_DATA:
         metrics.COMPUTE_SECONDS.observe(took)
+    if first is not None:
+        return RefreshResult(refresh, outcome, first.started, first.compute_ms + took * 1000)
     return RefreshResult(refresh, outcome, started, took * 1000)
 
 

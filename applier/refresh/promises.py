@@ -38,6 +38,9 @@ ONE_MS = timedelta(milliseconds=1)
 RECENT = 5
 """Refreshes of one method whose median predicts the next one."""
 
+RECALLED_REFRESHES = 4 * RECENT
+"""Refreshes of a stream table that are read from the history at a start: some of each method that it uses."""
+
 MIN_RECENT = 3
 """Fewer of them predict nothing: the first refreshes of a process are slow."""
 
@@ -61,6 +64,13 @@ class PromiseSettings:
     auto_backoff: bool = True
     workers: int = 4
     """Stream tables that are computed at the same time."""
+    cores: int = 4
+    """Tasks that Spark runs at the same time."""
+
+    @property
+    def places(self) -> int:
+        """How many of the colder stream tables are computed beside the ticks: hot ones keep a thread and a core."""
+        return max(min(self.workers, self.cores) - 1, 1)
 
 
 @dataclass
@@ -73,12 +83,13 @@ class Promises:
     _delays: dict[int, deque[float]] = field(default_factory=dict)
     """Milliseconds from the start of a refresh until its rows were visible; others of its tick are waited for."""
     _paces: dict[int, Pace] = field(default_factory=dict)
-    _pressures: dict[int, Pressure] = field(default_factory=dict)
+    _pressures: dict[int, tuple[float, Pressure]] = field(default_factory=dict)
+    """What the last refreshes say about a tier, and for which SLA."""
     _waited: dict[int, int] = field(default_factory=dict)
     """Ticks that a refresh gave way to others."""
     _budget_ms: float = TICK_BUDGET_MS
-    _beside: set[int] = field(default_factory=set)
-    """Stream tables that are refreshed beside the ticks."""
+    _beside: dict[int, Tier] = field(default_factory=dict)
+    """Stream tables that are refreshed beside the ticks, and their tiers."""
     _catching_up: set[int] = field(default_factory=set)
     """Stream tables whose last refresh was only a step: the next one follows at once, whatever the schedule."""
     _has_steps: bool = False
@@ -111,6 +122,13 @@ class Promises:
         due = self.next_refresh(row, schedule, last)
         return due is None or due <= now or now < last or row.pgt_id in self._catching_up
 
+    def must_start(self, row: StreamTableRow, now: datetime) -> bool:
+        """Whether the SLA asks for a refresh now."""
+        last = row.refreshed_at
+        if row.sla_ms is None or last is None or Tier(row.tier) is Tier.FROZEN:
+            return False
+        return latest_start(last, row.sla_ms, self._delay_ms(row.pgt_id)) <= now
+
     def _factor(self, row: StreamTableRow, tier: Tier) -> float:
         settings = self.settings()
         factor = factor_of(tier) if settings.tiered_scheduling else 1.0
@@ -139,17 +157,20 @@ class Promises:
         """
         due = {refresh.table.id: refresh for refresh in refreshes}
         settings = self.settings()
-        self._beside -= due.keys()  # what is due again has ended
+        for ended in self._beside.keys() & due.keys():  # what is due again has ended
+            del self._beside[ended]
         if settings.tiered_scheduling and not all_of_them:
             due = {table_id: self._mark_slow(refresh, len(schedules)) for table_id, refresh in due.items()}
             relids = {refresh.row.pgt_relid: table_id for table_id, refresh in due.items()}
-            candidates = [self._candidate(refresh, schedules, relids, now) for refresh in due.values()]
-            places = max(settings.workers - 1, 1) - len(self._beside)
+            typical_ms = self._typical_ms()
+            candidates = [self._candidate(refresh, schedules, relids, typical_ms, now) for refresh in due.values()]
+            # Hot ones take no place of the colder ones: they only keep one free.
+            places = settings.places - sum(tier is not Tier.HOT for tier in self._beside.values())
             chosen = choose(candidates, self._budget_ms * settings.workers, places)
         else:
             chosen = list(due)
         self._waited = {table_id: self._waited.get(table_id, 0) + 1 for table_id in due.keys() - set(chosen)}
-        self._beside.update(table_id for table_id in chosen if is_long_refresh(due[table_id]))
+        self._beside |= {id_: Tier(due[id_].row.tier) for id_ in chosen if is_long_refresh(due[id_])}
         steps = {table_id for table_id in chosen if due[table_id].is_step}
         self._catching_up = self._catching_up.difference(chosen) | steps
         self._has_steps = bool(steps)
@@ -159,10 +180,21 @@ class Promises:
         is_slow = (self.predicted_ms(refresh) or 0.0) > self._budget_ms
         return replace(refresh, runs_beside=True) if is_slow and stream_tables > 1 else refresh
 
+    def _typical_ms(self) -> float:
+        """Return what a refresh takes of which nothing is known: as the others do. Many of them are no small matter."""
+        known = [median(recent) for recent in self._durations.values() if len(recent) >= MIN_RECENT]
+        return min(median(known), self._budget_ms) if known else 0.0
+
     def _candidate(
-        self, refresh: Refresh, schedules: Mapping[int, Timed], relids: Mapping[int, int], now: datetime
+        self,
+        refresh: Refresh,
+        schedules: Mapping[int, Timed],
+        relids: Mapping[int, int],
+        typical_ms: float,
+        now: datetime,
     ) -> Candidate:
-        row, predicted = refresh.row, self.predicted_ms(refresh) or 0.0
+        row, known_ms = refresh.row, self.predicted_ms(refresh)
+        predicted = typical_ms if known_ms is None else known_ms
         return Candidate(
             table_id=refresh.table.id,
             tier=Tier(row.tier),
@@ -201,7 +233,8 @@ class Promises:
         """Send an alert for each of the stream tables whose SLA is about to be broken, due or not; once until it is
         kept again."""
         due = {refresh.table.id: refresh for refresh in refreshes}
-        self._beside &= {row.pgt_id for row in rows}
+        known = {row.pgt_id for row in rows}
+        self._beside = {pgt_id: tier for pgt_id, tier in self._beside.items() if pgt_id in known}
         promised = [row for row in rows if row.sla_ms is not None and Tier(row.tier) is not Tier.FROZEN]
         self._budget_ms = tick_budget_ms(row.sla_ms for row in promised if row.sla_ms is not None)
         for row in promised:
@@ -223,17 +256,30 @@ class Promises:
 
     # -- what was measured ----------------------------------------------------------------------------------------
 
+    def recall(self, history: Iterable[tuple[int, str, float]]) -> None:
+        """Take over what the last refreshes took before this process: id, method and milliseconds, oldest first.
+
+        A slow stream table is known as slow at once, and its first refreshes delay nobody.
+        """
+        methods = {method.value: method for method in RefreshMethod if method is not RefreshMethod.NO_DATA}
+        for pgt_id, action, took_ms in history:
+            if (method := methods.get(action)) is not None:
+                self._durations.setdefault((pgt_id, method), deque(maxlen=RECENT)).append(took_ms)
+
     def note_success(self, result: RefreshResult, schedule: Timed, now: datetime) -> AssignedPace | None:
         """Learn from a refresh whose rows are visible `now`; return tier and stretch if they are to be stored."""
         refresh, row = result.refresh, result.refresh.row
         took_ms, delay_ms = result.compute_ms + (result.write_time.ms or 0.0), (now - result.started) / ONE_MS
-        self._beside.discard(row.pgt_id)
+        self._beside.pop(row.pgt_id, None)
         if refresh.strategy.method is not RefreshMethod.NO_DATA:
             key = row.pgt_id, refresh.strategy.method
             self._durations.setdefault(key, deque(maxlen=RECENT)).append(took_ms)
             self._delays.setdefault(row.pgt_id, deque(maxlen=RECENT)).append(delay_ms)
         tier = self._reassign(row, schedule, delay_ms, now)
-        if initiated_by(refresh) in ("SCHEDULER", "SELF_MONITOR") and row.pgt_id not in self._catching_up:
+        # A refresh without changes says nothing about one with changes.
+        has_changes = refresh.strategy.method is not RefreshMethod.NO_DATA
+        is_scheduled = initiated_by(refresh) in ("SCHEDULER", "SELF_MONITOR")
+        if has_changes and is_scheduled and row.pgt_id not in self._catching_up:
             self._follow_pace(row, schedule, took_ms)
         stored = AssignedPace(row.assigned_tier, row.assigned_for_ms, row.interval_stretch)
         pace = replace(stored, interval_stretch=self._pace(row).stretch)
@@ -252,7 +298,9 @@ class Promises:
         if row.tier_by_hand or not self.settings().tiered_scheduling:
             return tier
         cycle = SlaSample(row.sla_ms, age_ms, took_ms, schedule)
-        tier, self._pressures[row.pgt_id] = reassign(tier, self._pressures.get(row.pgt_id, Pressure()), cycle)
+        sla_ms, pressure = self._pressures.get(row.pgt_id, (row.sla_ms, Pressure()))
+        tier, pressure = reassign(tier, pressure if sla_ms == row.sla_ms else Pressure(), cycle)
+        self._pressures[row.pgt_id] = row.sla_ms, pressure
         return tier
 
     def _follow_pace(self, row: StreamTableRow, schedule: Timed, took_ms: float) -> None:
@@ -264,11 +312,15 @@ class Promises:
             about = {"took_ms": round(took_ms), "interval_ms": round(interval_ms)}
             self.alert(AlertEvent.SCHEDULER_FALLING_BEHIND, pgt_id=row.pgt_id, **about)
 
+    def note_failure(self, pgt_id: int) -> None:
+        """Note that a refresh has ended without rows."""
+        self._beside.pop(pgt_id, None)
+
     def forget(self, pgt_id: int) -> None:
         """Forget a stream table that was dropped, resumed or has a new query."""
         for method in RefreshMethod:
             self._durations.pop((pgt_id, method), None)
-        for held in (self._delays, self._paces, self._pressures, self._waited):
+        for held in (self._delays, self._paces, self._pressures, self._waited, self._beside):
             held.pop(pgt_id, None)
-        for noted in (self._beside, self._catching_up, self._warned):
+        for noted in (self._catching_up, self._warned):
             noted.discard(pgt_id)

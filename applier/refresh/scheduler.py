@@ -86,7 +86,7 @@ class Scheduler:
             return False
         if row.refresh_requested or row.reinitializes:
             return True
-        if (pause := self._pauses.get(row.pgt_id)) and pause.is_active(now):
+        if (pause := self._pauses.get(row.pgt_id)) and pause.is_active(now) and not self.promises.must_start(row, now):
             return False
         schedule = self._schedules.get(row.pgt_id, Continuous())
         if by_postgres and isinstance(schedule, Continuous):
@@ -116,6 +116,7 @@ class Scheduler:
 
         With `for_ever` retries are unlimited: the cause is not the stream table itself.
         """
+        self.promises.note_failure(pgt_id)
         errors = self._count_errors(pgt_id) + 1
         if errors >= self.max_consecutive_errors() and not for_ever:
             self._failures.pop(pgt_id, None)

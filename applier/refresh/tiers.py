@@ -112,8 +112,11 @@ def next_in_tier(schedule: Timed, last: datetime | None, factor: float) -> datet
 def latest_start(last: datetime, sla_ms: float, predicted_ms: float) -> datetime:
     """Return when a refresh must start at the latest, so that the rows of `last` are replaced well within the SLA.
 
-    At least half of the SLA lies before it: a refresh that takes longer cannot keep the SLA by starting all the time.
+    At least half of the SLA lies between two starts. A refresh that takes longer than that cannot keep the SLA by
+    starting all the time: half of the SLA lies between its end and the next start then.
     """
+    if predicted_ms > sla_ms / 2:
+        return last + timedelta(milliseconds=predicted_ms + sla_ms / 2)
     return last + timedelta(milliseconds=max(sla_ms * USABLE - predicted_ms, sla_ms / 2))
 
 

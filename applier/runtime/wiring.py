@@ -43,7 +43,7 @@ from applier.refresh.long_refreshes import LongRefreshes
 from applier.refresh.long_writes import LongWrites
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.plans import StreamTablePlans
-from applier.refresh.promises import Promises, PromiseSettings
+from applier.refresh.promises import RECALLED_REFRESHES, Promises, PromiseSettings
 from applier.refresh.readiness import Readiness
 from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
 from applier.refresh.result_writer import ResultWriter
@@ -73,7 +73,7 @@ from applier.sinks.staging.staged_delta import drop_leftovers
 from applier.sinks.staging.staging import Staging
 from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.scratch import Scratch
-from applier.spark.session import spark_session, stand_back
+from applier.spark.session import count_cores, spark_session, stand_back
 from applier.state.store import StateStore
 from applier.trace.store import TraceStore
 from shared_schema.lsn import Lsn
@@ -161,6 +161,7 @@ class Wiring:
         intake = Intake(inbox, inbox_lock, traces, schemas.copied, settings.sources_elsewhere)
         table_planner = StreamTablePlanner(self.database(_wait_briefly), catalog, self._thresholds)
         promises = Promises(self._promise_settings, catalog.service.alert)
+        promises.recall(catalog.history.read_recent(RECALLED_REFRESHES))
         scheduler = Scheduler(lambda: self._settings().max_consecutive_errors, promises)
         tables = StreamTables(
             StreamTablePlans(table_planner),
@@ -338,7 +339,9 @@ class Wiring:
 
     def _promise_settings(self) -> PromiseSettings:
         settings = self._settings()
-        return PromiseSettings(settings.tiered_scheduling, settings.auto_backoff, settings.max_parallel_workers)
+        workers = settings.max_parallel_workers
+        cores = count_cores(self._start.spark_master, elsewhere=workers)
+        return PromiseSettings(settings.tiered_scheduling, settings.auto_backoff, workers, cores)
 
     def _checkpoint_settings(self) -> CheckpointSettings:
         settings = self._settings()

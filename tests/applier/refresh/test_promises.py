@@ -200,6 +200,70 @@ def test_colder_ones_beside_the_ticks_leave_a_place_for_hot_ones() -> None:
     assert [r.table.id for r in promises.choose(due[2:], schedules, NOON)] == [3]
 
 
+def test_slow_hot_ones_take_no_place_of_the_colder_ones() -> None:
+    promises = Promises(lambda: PromiseSettings(workers=4))
+    hot, cold = [row(i) for i in range(1, 6)], row(9, tier="cold")
+    schedules: dict[int, Timed] = dict.fromkeys((*range(1, 6), 9), TEN_S)
+    slow = [refresh(of, 9_000.0) for of in hot]
+    assert len(promises.choose(slow, schedules, NOON)) == 5
+    promises.watch([*hot, cold], [refresh(cold, 9_000.0)], NOON)
+    assert [r.table.id for r in promises.choose([refresh(cold, 9_000.0)], schedules, NOON)] == [9]
+
+
+def test_colder_ones_beside_the_ticks_leave_a_core_to_hot_ones() -> None:
+    assert [PromiseSettings(workers=4, cores=n).places for n in (1, 2, 3, 16)] == [1, 1, 2, 3]
+
+
+def test_many_of_which_nothing_is_known_do_not_fill_one_tick() -> None:
+    promises = Promises(lambda: PromiseSettings(workers=1))
+    for _ in range(MIN_RECENT):
+        finish(promises, row(1), age_s=1, took_s=0.9)
+    unknown = [refresh(row(i, tier="cold")) for i in range(2, 9)]
+    schedules: dict[int, Timed] = dict.fromkeys(range(1, 9), TEN_S)
+    assert len(promises.choose([refresh(row(1)), *unknown], schedules, NOON)) == 2
+
+
+def test_a_refresh_that_failed_leaves_its_place() -> None:
+    scheduler = Scheduler(lambda: 3, Promises(lambda: PromiseSettings(workers=2)))
+    first, second = row(1, tier="cold"), row(2, tier="cold")
+    assert scheduler.load([first, second]) == []
+    due = [refresh(of, 9_000.0) for of in (first, second)]
+    assert [r.table.id for r in scheduler.choose(due, NOON, all_of_them=False)] == [1]
+    assert scheduler.choose(due[1:], NOON, all_of_them=False) == []
+    scheduler.note_failure(1, NOON)
+    assert [r.table.id for r in scheduler.choose(due[1:], NOON, all_of_them=False)] == [2]
+
+
+def test_what_was_slow_before_a_restart_delays_nobody_after_it() -> None:
+    promises = Promises()
+    promises.recall([(1, "DIFFERENTIAL", 9_000.0)] * MIN_RECENT + [(2, "NO_DATA", 9_000.0), (2, "SKIP", 9_000.0)])
+    chosen = promises.choose([refresh(row(1)), refresh(row(2))], dict.fromkeys((1, 2), TEN_S), NOON)
+    assert {r.table.id: r.runs_beside for r in chosen} == {1: True, 2: False}
+
+
+def test_the_sla_wins_over_the_rest_after_a_query_of_postgresql() -> None:
+    scheduler = Scheduler(lambda: 3)
+    stored = row(sla_ms=30_000)
+    assert scheduler.load([stored]) == []
+    scheduler.pause_after_query(1, NOON, 15_000)
+    assert not scheduler.is_due(stored, NOON + s(23), by_postgres=True)
+    assert scheduler.is_due(stored, NOON + s(24), by_postgres=True)
+    assert not scheduler.is_due(replace(stored, sla_ms=None), NOON + s(59), by_postgres=True)
+
+
+def test_a_refresh_without_changes_says_nothing_about_the_pace() -> None:
+    promises, stored = Promises(), finish(Promises(), row(), age_s=1, took_s=12)
+    nothing = replace(refresh(stored), strategy=Strategy(RefreshMethod.NO_DATA, RefreshReason.UNCHANGED))
+    assert promises.note_success(RefreshResult(nothing, None, NOON, 0.1, WriteTime(0.1)), TEN_S, NOON) is None
+    assert promises.next_refresh(stored, TEN_S, NOON) == NOON + s(20)
+
+
+def test_what_was_counted_for_another_sla_does_not_count() -> None:
+    promises, stored = Promises(), row(sla_ms=30_000, tier="warm")
+    for sla_ms in (30_000, 30_000, 29_000, 29_000):
+        assert finish(promises, replace(stored, sla_ms=sla_ms), age_s=45).tier == "warm"
+
+
 def test_steps_follow_each_other_whatever_the_schedule_says() -> None:
     promises, lagging = Promises(), row(tier="cold")
     soon = NOON + s(1)

@@ -91,4 +91,8 @@ def test_when_a_stretched_schedule_is_due() -> None:
 
 def test_the_latest_start_leaves_time_for_the_refresh_and_half_of_the_sla_for_the_others() -> None:
     assert latest_start(NOON, 30_000, 4_000) == NOON + timedelta(seconds=20)
-    assert latest_start(NOON, 30_000, 90_000) == NOON + timedelta(seconds=15)
+    assert latest_start(NOON, 30_000, 15_000) == NOON + timedelta(seconds=15)
+
+
+def test_half_of_the_sla_lies_after_the_end_of_a_refresh_that_cannot_keep_it() -> None:
+    assert latest_start(NOON, 30_000, 90_000) == NOON + timedelta(seconds=90 + 15)
