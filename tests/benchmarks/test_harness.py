@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from shared_schema.errors import TrickleError
-from tests.benchmarks import harness
+from tests.benchmarks import bench_scheduler, harness
 from tests.benchmarks.busy import CPUS, BusyMeter, Reading
 from tests.benchmarks.harness import Benchmark, Contestant
 from tests.fixtures.processes import TICKS_PER_S
@@ -180,3 +180,25 @@ def test_all_benchmarks_in_one_go(
     }
     (tmp_path / "bench_broken.py").write_text("raise SystemExit(1)")
     assert harness.run_all(["bench_good", "bench_refusing", "bench_broken"], []) == 1
+
+
+@pytest.mark.parametrize(
+    ("figures", "is_kept"),
+    [
+        ({}, True),
+        ({"refreshed": 9}, False),
+        ({"breaches": 1}, False),
+        ({"late_looks": 1}, False),
+    ],
+)
+def test_an_sla_is_kept_only_by_who_is_refreshed(figures: dict[str, float], is_kept: bool) -> None:
+    hot = {"refreshed": bench_scheduler.TIERS["hot"][0], "breaches": 0, "late_looks": 0} | figures
+    assert bench_scheduler.is_promise_kept(hot) is is_kept
+
+
+def test_the_figures_of_one_kind() -> None:
+    looks = [(1.0, False), (6.0, True)]
+    found = bench_scheduler.summarize(looks, [[1, 5_000, 6_100, 80], [1, 5_000, 2_000, 90], [2, 5_000, 1_000, 70]])
+    assert (found["refreshed"], found["refreshes"], found["breaches"], found["late_looks"]) == (2, 3, 1, 1)
+    assert (found["oldest_s"], found["max_s"], found["took_ms"]) == (6.1, 6.0, 80)
+    assert bench_scheduler.summarize(looks, [])["refreshed"] == 0

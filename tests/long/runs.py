@@ -126,5 +126,6 @@ RUNS = (
     Run("bench-cdc", ("make", "bench-cdc"), "the consumer against pg_recvlogical", 60),
     Run("bench-apply", ("make", "bench-apply"), "writing differences to PostgreSQL", 60),
     Run("bench-latency", ("make", "bench-latency"), "from a commit to the row in the stream table", 60),
+    Run("bench-scheduler", ("make", "bench-scheduler"), "50 stream tables: no hot one breaks its SLA", 30),
     Run("bench-refresh", ("make", "bench-refresh"), "a change against computing everything again", 180),
 )
