@@ -58,6 +58,11 @@ class ApplierCondition:
         self._consumer_at, self._consumer_problem = beat_at, problem
 
     @property
+    def has_ticked(self) -> bool:
+        """Whether a tick has finished since the start."""
+        return self._ticked_at is not None
+
+    @property
     def alive(self) -> bool:
         """Whether the main loop ran within the last ALIVE_WITHIN_S."""
         return time.monotonic() - self._beat < ALIVE_WITHIN_S

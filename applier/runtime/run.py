@@ -93,6 +93,7 @@ class Applier:
                 "publishing": publishing.run,
                 "beat": beats.run,
                 "listen": beats.listen,
+                "preload": wiring.preload(parts, status).run,
             }
             if not self.settings.sources_elsewhere:
                 # Otherwise the requests are for the other database, and the rows to compare with are there.

@@ -57,6 +57,7 @@ from applier.runtime.beats import Beats
 from applier.runtime.checkpointer import Checkpointer, CheckpointSettings
 from applier.runtime.condition import ApplierCondition
 from applier.runtime.maintenance import Maintenance, MaintenanceSettings
+from applier.runtime.preload import Preload
 from applier.runtime.publishing import Publishing
 from applier.runtime.requests import Requests, limit_waits
 from applier.runtime.stream_table_watch import AlertThresholds
@@ -277,6 +278,15 @@ class Wiring:
 
     def _prepare_writes(self, connection: Connection) -> None:
         prepare_write_session(self._start.target_lock_timeout_ms)(connection)
+
+    def preload(self, parts: ApplierParts, status: ApplierCondition) -> Preload:
+        """Build what brings the rows of the sources into memory after a start."""
+        return Preload(
+            parts.spark,
+            parts.intake.traces,
+            lambda: [source for table in list(parts.tables.planned.values()) for source in table.sources],
+            lambda: status.has_ticked,
+        )
 
     def maintenance(
         self,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from pyspark.sql import DataFrame
@@ -14,13 +15,31 @@ from applier.zset import WEIGHT, column_names
 
 
 class Segment:
-    """A part of a base that never changes. Columns that it lacks and the trace has are NULL, and not known."""
+    """A part of a base that never changes. Columns that it lacks and the trace has are NULL, and not known.
 
-    def __init__(self, frame: DataFrame, rows: int) -> None:
-        self.frame = frame
+    Its rows are in Spark's memory, or a function brings them there when they are first read: what nobody reads costs
+    neither time at a start nor memory.
+    """
+
+    def __init__(self, held: DataFrame | Callable[[], DataFrame], rows: int) -> None:
         self.rows = rows
         self.released = False
+        self._held = held
+        self._lock = threading.Lock()
         self._views: dict[int, str] = {}
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the rows are in Spark's memory."""
+        return isinstance(self._held, DataFrame)
+
+    @property
+    def frame(self) -> DataFrame:
+        """The rows in Spark's memory; who asks first waits until they are there."""
+        with self._lock:
+            if not isinstance(self._held, DataFrame):
+                self._held = self._held()
+            return self._held
 
     @cached_property
     def volume(self) -> int:
@@ -40,7 +59,10 @@ class Segment:
 
     def release(self) -> None:
         """Release the memory, once nothing reads the segment any more."""
-        self.released = True
-        for view in self._views.values():
-            drop_view(self.frame.sparkSession, view)
-        self.frame.unpersist()
+        with self._lock:
+            self.released = True
+            held = self._held
+        if isinstance(held, DataFrame):
+            for view in self._views.values():
+                drop_view(held.sparkSession, view)
+            held.unpersist()

@@ -104,17 +104,18 @@ class TraceStore:
         trace.relid, trace.membership, trace.key = entry["relid"], entry["membership"], tuple(entry.get("key", ()))
         version = entry["version"]
         if version is not None:
-            stored = DeltaTable(self._path(trace))
-            _restore(stored, version)
-            segment = self._read(trace, stored.version(), entry["rows"])
-            trace.rebase(Base(frontier, (segment,), stored.version(), entry["rows"], entry["withdrawn"]))
+            segment = self._segment(trace, version, entry["rows"])
+            trace.rebase(Base(frontier, (segment,), version, entry["rows"], entry["withdrawn"]))
         else:
             trace.rebase(replace(EMPTY_BASE, frontier=frontier))
         return trace
 
-    def _read(self, trace: Trace, version: int, rows: int) -> Segment:
-        stored = self._spark.read.format("delta").option("versionAsOf", version).load(self._path(trace))
-        return persist_segment(stored, rows)
+    def _segment(self, trace: Trace, version: int, rows: int) -> Segment:
+        """Return all rows of a version; they come into memory when somebody reads them."""
+        return Segment(lambda: _persist(self._read(trace, version), rows)[0], rows)
+
+    def _read(self, trace: Trace, version: int) -> DataFrame:
+        return self._spark.read.format("delta").option("versionAsOf", version).load(self._path(trace))
 
     def append(self, trace: Trace, frontier: Lsn) -> Base:
         """Append the trace's rows before `frontier` to its base; return the new base, which is not yet in use."""
@@ -139,17 +140,17 @@ class TraceStore:
             writer_properties=group_properties(group_rows),
         )
         stored = DeltaTable(self._path(trace))
-        added = persist_segment(self._added_frame(trace, rows, stored, base), rows.num_rows)
+        # Nobody has read the base: nobody needs the new rows in memory either. And its version, whose files will be
+        # removed, is forgotten with it.
+        is_unread = bool(base.segments) and not any(segment.is_loaded for segment in base.segments)
+        added = None if is_unread else persist_segment(self._added_frame(trace, rows, stored, base), rows.num_rows)
         if is_scattered(stored):
             optimize_and_vacuum(stored, RETENTION_HOURS, group_rows)
         version = stored.version()
-        return Base(
-            frontier,
-            _merge_segments((*base.segments, added)),
-            version,
-            total,
-            withdrawn,
+        segments = (
+            (self._segment(trace, version, total),) if added is None else _merge_segments((*base.segments, added))
         )
+        return Base(frontier, segments, version, total, withdrawn)
 
     def _added_frame(self, trace: Trace, rows: pa.Table, stored: DeltaTable, base: Base) -> DataFrame:
         """Return the rows that were just appended; many bytes are read from their files, not held in the heap."""
@@ -171,7 +172,7 @@ class TraceStore:
         writer.option("maxRecordsPerFile", ROWS_PER_FILE).save(self._path(trace))
         stored = DeltaTable(self._path(trace))
         optimize_and_vacuum(stored, RETENTION_HOURS)
-        segment = self._read(trace, stored.version(), base.rows)
+        segment = persist_segment(self._read(trace, stored.version()), base.rows)
         return Base(base.frontier, (segment,), stored.version(), segment.rows, 0)
 
     @staticmethod
@@ -198,11 +199,17 @@ def _restore(stored: DeltaTable, version: int | None) -> None:
 
 
 def persist_segment(frame: DataFrame, rows: int) -> Segment:
-    """Persist a frame of about so many rows in Spark's memory; a large one in as many parts as there are cores."""
+    """Persist a frame of about so many rows in Spark's memory, now."""
+    return Segment(*_persist(frame, rows))
+
+
+def _persist(frame: DataFrame, rows: int) -> tuple[DataFrame, int]:
+    """Persist a frame of about so many rows, a large one in as many parts as there are cores; return it with the number
+    of its rows."""
     parts = min(frame.sparkSession.sparkContext.defaultParallelism, 1 + rows // ROWS_PER_PART)
     parted = frame.coalesce(1) if parts == 1 else frame.repartition(parts)
     held = parted.persist(StorageLevel.MEMORY_AND_DISK)
-    return Segment(held, held.count())
+    return held, held.count()
 
 
 def _merge_segments(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:

@@ -67,12 +67,17 @@ class Parts:
     """A trace over one LSN range, read at one moment: its base, the rows before the range, the rows inside it."""
 
     base: Base
-    views: tuple[str, ...]
-    """Views of the base's segments, with all columns of the trace."""
+    types: tuple[str, ...]
+    """The Spark types of all columns of the trace."""
     before: tuple[pa.Table, ...]
     changes: tuple[pa.Table, ...]
     delta: pa.Table
     """`changes` in one table."""
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """Views of the base's segments, with all columns of the trace. Who asks brings their rows into memory."""
+        return tuple(segment.view(self.types) for segment in self.base.segments)
 
     @property
     def rows_before(self) -> int:
@@ -183,10 +188,9 @@ class Trace:
             )
         old = max(lsn_range.lower, base.frontier)
         before, delta = LsnRange(base.frontier, old), LsnRange(old, lsn_range.upper)
-        types = [column.type.spark_ddl for column in self.columns]
-        views = tuple(segment.view(types) for segment in base.segments)
+        types = tuple(column.type.spark_ddl for column in self.columns)
         changes = self._slice_range(chunks, delta)
-        return Parts(base, views, self._slice_range(chunks, before), changes, self._concat_chunks(changes))
+        return Parts(base, types, self._slice_range(chunks, before), changes, self._concat_chunks(changes))
 
     def _concat_chunks(self, chunks: Sequence[pa.Table]) -> pa.Table:
         return pa.concat_tables([trace_schema(self.columns).empty_table(), *chunks])

@@ -122,6 +122,43 @@ def test_a_compacted_base_is_laid_out_by_its_key(
     assert loaded.key == ("a",)
 
 
+def test_what_nobody_reads_stays_on_disk_through_restarts_checkpoints_and_crashes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store, trace = TraceStore(spark, str(tmp_path)), captured(spark)
+    trace.append([change(Op.INSERT, 10, seq, (seq, None, None)) for seq in range(3)])
+    base = store.append(trace, Lsn(20))
+    # A crash: rows after the manifest's version.
+    trace.rebase(base)
+    trace.append([change(Op.INSERT, 30, 0, (9, None, None))])
+    store.append(trace, Lsn(40))
+    loaded = store.load(Manifest(Lsn(20), {}, [store.entry(trace, base)], {}))[0]
+    loaded.append([change(Op.INSERT, 30, 0, (3, None, None)), change(Op.DELETE, 30, 1, (0, None, None))])
+    assert [segment.is_loaded for segment in loaded.base.segments] == [False]
+    later = store.append(loaded, Lsn(40))
+    loaded.rebase(later)
+    # It names the newest version: the files of older ones are removed after a day.
+    assert [(segment.is_loaded, segment.rows) for segment in later.segments] == [(False, 5)]
+    again = store.load(Manifest(Lsn(40), {}, [store.entry(loaded, later)], {}))[0]
+    assert again.overlay(LsnRange(Lsn(40), Lsn(50))).num_rows == 0 and not again.base.segments[0].is_loaded
+    expected = Counter({(None, value, None): 1 for value in (1, 2, 3)})
+    for one in (loaded, again):
+        assert relation(spark, one, Lsn(41)) == expected
+        assert one.base.segments[0].is_loaded
+    loaded.append([change(Op.INSERT, 50, 0, (4, None, None))])
+    assert [segment.is_loaded for segment in store.append(loaded, Lsn(60)).segments] == [True, True]
+
+
+def test_a_base_that_is_released_unread_is_never_loaded(spark: SparkSession, tmp_path: Path) -> None:
+    store, trace = TraceStore(spark, str(tmp_path)), captured(spark)
+    trace.append([change(Op.INSERT, 10, 0, (1, None, None))])
+    base = store.append(trace, Lsn(20))
+    loaded = store.load(Manifest(Lsn(20), {}, [store.entry(trace, base)], {}))[0]
+    (segment,) = loaded.base.segments
+    segment.release()
+    assert segment.released and not segment.is_loaded
+
+
 def shown(spark: SparkSession, trace: Trace) -> set[tuple[object, ...]]:
     """The rows of a trace of one float column, with their weights, not netted any further than bit by bit."""
     parts = trace.parts(LsnRange(ORIGIN, Lsn(1000)))

@@ -1,0 +1,168 @@
+"""How long are stream tables without service after `kill -9` of the applier?
+
+From the kill until `wait_for` answers for every stream table, with a commit after the kill that each of them must
+include. The traces were checkpointed before, as they are some seconds after a load. The median of several kills.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from deploy.local.stack import Stack
+from tests.benchmarks import harness
+from tests.benchmarks.busy import BusyMeter
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+KILLS, SHORT_KILLS = 5, 2
+
+WAIT = "5 min"
+
+CHECKPOINTS = "pg_trickle_checkpoints_total"
+CHECKPOINT_S = 180.0
+"""How long a checkpoint after the load may take."""
+
+QUERIES = (
+    "SELECT k, count(*) AS n, sum(v) AS total FROM {0} GROUP BY k",
+    "SELECT id, k, v FROM {0} WHERE v % 100 = 7",
+    "SELECT b.k, count(*) AS n, sum(a.v) AS total FROM {0} a JOIN {1} b ON b.id = a.k GROUP BY b.k",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Sources with their rows, and how many stream tables read them."""
+
+    name: str
+    sources: Sequence[int]
+    stream_tables: int
+    limit_s: float
+    """What the median of the kills may be."""
+
+    def definitions(self) -> Mapping[str, str]:
+        """Return the queries by name."""
+        count = len(self.sources)
+        return {
+            f"st{i}": QUERIES[i % len(QUERIES)].format(f"s{i % count}", f"s{(i + 1) % count}")
+            for i in range(self.stream_tables)
+        }
+
+
+CASES = (
+    Case("3M rows, 3 stream tables", (2_700_000, 300_000), 3, 12.0),
+    Case("1M rows, 50 stream tables", (100_000,) * 10, 50, 15.0),
+)
+SHORT_CASES = (Case("300k rows, 3 stream tables", (270_000, 30_000), 3, 12.0),)
+
+
+def load(connection: Connection, case: Case) -> None:
+    """Create the sources and the stream tables, and wait until all are filled."""
+    for i, rows in enumerate(case.sources):
+        connection.execute(f"CREATE TABLE s{i} (id int PRIMARY KEY, k int NOT NULL, v int NOT NULL)".encode())
+        connection.execute(f"INSERT INTO s{i} SELECT i, i % 1000, i % 997 FROM generate_series(1, {rows}) i".encode())
+    for name, query in case.definitions().items():
+        connection.execute("SELECT pgtrickle.create_stream_table(%s, %s)", (name, query))
+    wait_for_all(connection, case)
+
+
+def change(connection: Connection, case: Case) -> None:
+    """Commit a change of every source that every stream table must show."""
+    with connection.transaction():
+        for i in range(len(case.sources)):
+            connection.execute(f"UPDATE s{i} SET v = CASE v WHEN 7 THEN 8 ELSE 7 END WHERE id <= 5".encode())
+
+
+def wait_for_all(connection: Connection, case: Case) -> None:
+    """Wait until every stream table includes what is committed."""
+    for name in case.definitions():
+        connection.execute("SELECT pgtrickle.wait_for(%s, timeout => %s)", (name, WAIT))
+
+
+def restart_s(stack: Stack, connection: Connection, case: Case) -> float:
+    """Kill the applier and start it again; return the seconds until every stream table is fresh."""
+    began = time.monotonic()
+    stack.kill("applier")
+    change(connection, case)
+    stack.restart("applier", wait=False)
+    wait_for_all(connection, case)
+    return time.monotonic() - began
+
+
+def count_checkpoints(stack: Stack) -> float:
+    """Return how many checkpoints the running applier made."""
+    with urllib.request.urlopen(stack.addresses.applier_metrics, timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return next((float(line.split()[1]) for line in lines if line.startswith(f"{CHECKPOINTS} ")), 0.0)
+
+
+def until(condition: Callable[[], bool], limit_s: float) -> None:
+    """Wait until something is so."""
+    give_up = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > give_up:
+            raise AssertionError(f"not so after {limit_s:.0f} s")
+        time.sleep(0.5)
+
+
+def different(connection: Connection, case: Case) -> list[str]:
+    """Return the stream tables that differ from their query."""
+    wait_for_all(connection, case)
+    found = []
+    for name, query in case.definitions().items():
+        differs = f"(({query}) EXCEPT ALL TABLE {name}) UNION ALL (TABLE {name} EXCEPT ALL ({query}))"
+        if connection.execute(f"SELECT EXISTS ({differs})".encode()).fetchone() != (False,):
+            found.append(name)
+    return found
+
+
+def measure_case(case: Case, kills: int) -> dict[str, Any]:
+    """Load a case on a stack of its own, and kill its applier several times."""
+    with tempfile.TemporaryDirectory(prefix="pg-trickle-bench-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        with (
+            Stack(Path(folder), say=lambda _: None) as stack,
+            psycopg.connect(stack.addresses.database_url, autocommit=True) as connection,
+        ):
+            harness.tell(f"restart: loading {case.name}")
+            load(connection, case)
+            until(lambda: count_checkpoints(stack) > 0, CHECKPOINT_S)
+            taken = []
+            for _ in range(kills):
+                taken.append(round(restart_s(stack, connection, case), 2))
+                harness.tell(f"restart: {case.name}: {taken[-1]} s")
+            wrong = different(connection, case)
+    median = statistics.median(taken)
+    return {"median_s": median, "kills_s": taken, "limit_s": case.limit_s, "different": wrong}
+
+
+def measure(options: argparse.Namespace, _: BusyMeter) -> Mapping[str, Any]:
+    """Measure every case; return the figures."""
+    kills = options.repeats or (SHORT_KILLS if options.short else KILLS)
+    return {case.name: measure_case(case, kills) for case in (SHORT_CASES if options.short else CASES)}
+
+
+def main() -> int:
+    """Print the figures; the exit code tells whether a case took too long, or a stream table differs."""
+    found: dict[str, Any] = {}
+
+    def remember(options: argparse.Namespace, meter: BusyMeter) -> Mapping[str, Any]:
+        found.update(measure(options, meter))
+        return found
+
+    code = harness.figures("restart", __doc__, remember)
+    return code or int(any(case["different"] or case["median_s"] > case["limit_s"] for case in found.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
