@@ -2,7 +2,8 @@
 
 Earliest deadline first, where the deadline is when a refresh must start: what takes longer starts earlier. If not all
 of them fit into the tick, hot ones go first, and who has waited CYCLES_AT_MOST ticks goes before all others. What takes
-longer than a tick runs beside the ticks, where the colder ones leave a place for hot ones.
+longer than a tick runs beside the ticks, where the colder ones leave a place for hot ones. And since nothing that has
+begun is put off, colder ones only begin where they end before a hotter one must start.
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ class Candidate:
     runs_beside: bool = False
     """Whether it is computed beside the ticks."""
 
+    @property
+    def is_starved(self) -> bool:
+        """Whether it has given way for so long that nobody goes before it any more."""
+        return self.waited >= CYCLES_AT_MOST
+
 
 def order(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return the candidates in the order in which they get their place in a tick."""
@@ -57,21 +63,28 @@ def order(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _urgency(candidate: Candidate) -> tuple[bool, int, int, float, int]:
-    starved = candidate.waited if candidate.waited >= CYCLES_AT_MOST else 0
+    starved = candidate.waited if candidate.is_starved else 0
     rank = 0 if candidate.is_requested else _RANK[candidate.tier]
     return not candidate.is_requested, -starved, rank, candidate.start_in_s, candidate.table_id
 
 
-def choose(candidates: Sequence[Candidate], capacity_ms: float, places: float = inf) -> list[int]:
+def choose(
+    candidates: Sequence[Candidate],
+    capacity_ms: float,
+    places: float = inf,
+    slack_ms: Mapping[Tier, float] | None = None,
+) -> list[int]:
     """Return the stream tables to refresh in this tick, what they read before them: all where they fit, else the most
     urgent ones. Of those beside the ticks, hot ones go whenever they are due and the others while there are `places`.
+    Those of a tier together cost no more than its slack, by which they may delay the hotter ones.
 
-    The most urgent one that nobody asked for always goes, so that everybody's turn comes.
+    The most urgent one that has slack or has waited long goes whatever it costs, so that everybody's turn comes.
     """
+    slack_ms = slack_ms or {}
     due = {candidate.table_id: candidate for candidate in candidates}
     readers = _find_equal_readers(due)
     chosen: dict[int, None] = {}
-    left_ms, is_first = capacity_ms, True
+    left_ms, colder_ms, is_first = capacity_ms, 0.0, True
     for candidate in order(candidates):
         if candidate.table_id in chosen:
             continue
@@ -79,10 +92,12 @@ def choose(candidates: Sequence[Candidate], capacity_ms: float, places: float = 
         cost_ms = sum(due[table_id].cost_ms for table_id in family)
         beside = sum(due[table_id].runs_beside for table_id in family)
         has_place = not beside or places > 0 or candidate.tier is Tier.HOT
-        if candidate.is_requested or (has_place and (is_first or cost_ms <= left_ms)):
+        in_time = candidate.is_starved or colder_ms + cost_ms <= slack_ms.get(candidate.tier, inf)
+        if candidate.is_requested or (has_place and in_time and (is_first or cost_ms <= left_ms)):
             is_first = is_first and candidate.is_requested
             chosen |= dict.fromkeys(family)
             left_ms -= cost_ms
+            colder_ms += 0.0 if candidate.tier is Tier.HOT else cost_ms
             places -= beside
     return list(chosen)
 
@@ -124,6 +139,17 @@ def _find_family(
     for table_id in sorted(family):
         place(table_id, visited)
     return list(ordered)
+
+
+def slack_of_tiers(starts: Iterable[tuple[Tier, float]]) -> dict[Tier, float]:
+    """Return how many seconds the refreshes of each tier may delay the hotter ones, for the seconds until those must
+    start; none once that has passed."""
+    slack: dict[Tier, float] = {}
+    for tier, start_in_s in starts:
+        for colder in (Tier.WARM, Tier.COLD):
+            if _RANK[colder] > _RANK[tier]:
+                slack[colder] = min(slack.get(colder, inf), max(start_in_s, 0.0))
+    return slack
 
 
 def tick_budget_ms(slas_ms: Iterable[float]) -> float:

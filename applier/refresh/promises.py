@@ -7,7 +7,7 @@ go to a function that it is given.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from statistics import median
@@ -15,12 +15,13 @@ from typing import Protocol
 
 from applier.catalog.history import AssignedPace
 from applier.catalog.stream_tables import StreamTableRow
-from applier.refresh.deadlines import TICK_BUDGET_MS, Candidate, choose, tick_budget_ms, will_break
+from applier.refresh.deadlines import TICK_BUDGET_MS, Candidate, choose, slack_of_tiers, tick_budget_ms, will_break
 from applier.refresh.pace import Pace, pace_after
 from applier.refresh.refresh import Refresh, RefreshResult, initiated_by
 from applier.refresh.refresh_planner import is_long_refresh
 from applier.refresh.schedule import CONTINUOUS_S, Timed
 from applier.refresh.strategy import RefreshMethod
+from applier.refresh.tick_load import TickLoad
 from applier.refresh.tiers import (
     Pressure,
     SlaSample,
@@ -88,6 +89,9 @@ class Promises:
     _waited: dict[int, int] = field(default_factory=dict)
     """Ticks that a refresh gave way to others."""
     _budget_ms: float = TICK_BUDGET_MS
+    _load: TickLoad = field(default_factory=TickLoad)
+    _starts: dict[int, tuple[Tier, datetime]] = field(default_factory=dict)
+    """When stream tables must start for their SLA, and their tiers."""
     _beside: dict[int, Tier] = field(default_factory=dict)
     """Stream tables that are refreshed beside the ticks, and their tiers."""
     _catching_up: set[int] = field(default_factory=set)
@@ -162,13 +166,17 @@ class Promises:
         if settings.tiered_scheduling and not all_of_them:
             due = {table_id: self._mark_slow(refresh, len(schedules)) for table_id, refresh in due.items()}
             relids = {refresh.row.pgt_relid: table_id for table_id, refresh in due.items()}
-            typical_ms = self._typical_ms()
-            candidates = [self._candidate(refresh, schedules, relids, typical_ms, now) for refresh in due.values()]
+            unknown_ms = self._unknown_ms()
+            candidates = [self._candidate(refresh, schedules, relids, unknown_ms, now) for refresh in due.values()]
             # Hot ones take no place of the colder ones: they only keep one free.
             places = settings.places - sum(tier is not Tier.HOT for tier in self._beside.values())
-            chosen = choose(candidates, self._budget_ms * settings.workers, places)
+            work = self._load.work_per_ms(settings.workers)
+            slack_ms = {tier: s * 1000 * work for tier, s in self._slack_s(due, now).items()}
+            chosen = choose(candidates, self._budget_ms * work, places, slack_ms)
         else:
             chosen = list(due)
+        in_tick = [due[table_id] for table_id in chosen if not is_long_refresh(due[table_id])]
+        self._load.begin([self.predicted_ms(refresh) for refresh in in_tick], settings.workers, now)
         self._waited = {table_id: self._waited.get(table_id, 0) + 1 for table_id in due.keys() - set(chosen)}
         self._beside |= {id_: Tier(due[id_].row.tier) for id_ in chosen if is_long_refresh(due[id_])}
         steps = {table_id for table_id in chosen if due[table_id].is_step}
@@ -180,21 +188,28 @@ class Promises:
         is_slow = (self.predicted_ms(refresh) or 0.0) > self._budget_ms
         return replace(refresh, runs_beside=True) if is_slow and stream_tables > 1 else refresh
 
-    def _typical_ms(self) -> float:
-        """Return what a refresh takes of which nothing is known: as the others do. Many of them are no small matter."""
+    def _unknown_ms(self) -> tuple[float, float]:
+        """Return what a refresh takes of which nothing is known: as the others do; and a colder one, whose first one
+        may take far longer, so one of them fills a tick."""
         known = [median(recent) for recent in self._durations.values() if len(recent) >= MIN_RECENT]
-        return min(median(known), self._budget_ms) if known else 0.0
+        typical = min(median(known), self._budget_ms) if known else 0.0
+        return typical, self._budget_ms * self.settings().workers if known else 0.0
+
+    def _slack_s(self, due: Container[int], now: datetime) -> dict[Tier, float]:
+        """Return how long each tier may delay the hotter ones. Who is late and not due is held, or computed already."""
+        starts = ((id_, tier, (start - now).total_seconds()) for id_, (tier, start) in self._starts.items())
+        return slack_of_tiers((tier, start_in_s) for id_, tier, start_in_s in starts if start_in_s >= 0 or id_ in due)
 
     def _candidate(
         self,
         refresh: Refresh,
         schedules: Mapping[int, Timed],
         relids: Mapping[int, int],
-        typical_ms: float,
+        unknown_ms: tuple[float, float],
         now: datetime,
     ) -> Candidate:
         row, known_ms = refresh.row, self.predicted_ms(refresh)
-        predicted = typical_ms if known_ms is None else known_ms
+        predicted = unknown_ms[row.tier != Tier.HOT.value] if known_ms is None else known_ms
         return Candidate(
             table_id=refresh.table.id,
             tier=Tier(row.tier),
@@ -237,6 +252,11 @@ class Promises:
         self._beside = {pgt_id: tier for pgt_id, tier in self._beside.items() if pgt_id in known}
         promised = [row for row in rows if row.sla_ms is not None and Tier(row.tier) is not Tier.FROZEN]
         self._budget_ms = tick_budget_ms(row.sla_ms for row in promised if row.sla_ms is not None)
+        self._starts = {
+            row.pgt_id: (Tier(row.tier), latest_start(row.refreshed_at, row.sla_ms, self._delay_ms(row.pgt_id)))
+            for row in promised
+            if row.sla_ms is not None and row.refreshed_at is not None and row.pgt_id not in self._beside
+        }
         for row in promised:
             if row.sla_ms is not None and row.fresh_until is not None:
                 refresh = due.get(row.pgt_id)
@@ -271,6 +291,8 @@ class Promises:
         refresh, row = result.refresh, result.refresh.row
         took_ms, delay_ms = result.compute_ms + (result.write_time.ms or 0.0), (now - result.started) / ONE_MS
         self._beside.pop(row.pgt_id, None)
+        if not is_long_refresh(refresh):
+            self._load.note_visible(now)
         if refresh.strategy.method is not RefreshMethod.NO_DATA:
             key = row.pgt_id, refresh.strategy.method
             self._durations.setdefault(key, deque(maxlen=RECENT)).append(took_ms)

@@ -8,7 +8,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.refresh.deadlines import CYCLES_AT_MOST, Candidate, choose, tick_budget_ms, will_break
+from applier.refresh.deadlines import (
+    CYCLES_AT_MOST,
+    Candidate,
+    choose,
+    slack_of_tiers,
+    tick_budget_ms,
+    will_break,
+)
 from applier.refresh.tiers import USABLE, Tier
 
 HOT, WARM, COLD = Tier.HOT, Tier.WARM, Tier.COLD
@@ -101,17 +108,18 @@ candidates = st.lists(
 ).map(lambda found: [replace(candidate, table_id=place) for place, candidate in enumerate(found)])
 
 
-@given(candidates, st.floats(1, 4_000), st.data())
-def test_nobody_starves(due: list[Candidate], capacity_ms: float, data: st.DataObject) -> None:
+@given(candidates, st.floats(1, 4_000), st.sampled_from([0.0, 100.0, 9_000.0]), st.data())
+def test_nobody_starves(due: list[Candidate], capacity_ms: float, slack_ms: float, data: st.DataObject) -> None:
     """Everything is due again at once, with any deadlines: each one is still refreshed within a bounded time.
 
-    One place beside the ticks is enough, as long as whoever has it leaves it.
+    One place beside the ticks is enough, as long as whoever has it leaves it. And so it is where hotter ones that are
+    not due leave no slack for a part of the ticks, or for all of them.
     """
     waiting = {candidate.table_id: candidate for candidate in due}
     bound = CYCLES_AT_MOST + len(due)
     for _ in range(2 * bound):
-        chosen = choose(list(waiting.values()), capacity_ms, 1)
-        assert chosen and len(set(chosen)) == len(chosen)
+        chosen = choose(list(waiting.values()), capacity_ms, 1, {WARM: slack_ms, COLD: slack_ms / 2})
+        assert len(set(chosen)) == len(chosen)
         for table_id, candidate in waiting.items():
             moved = replace(candidate, start_in_s=data.draw(st.sampled_from([-50.0, 0.0, 50.0])))
             waiting[table_id] = replace(moved, waited=0 if table_id in chosen else candidate.waited + 1)
@@ -125,6 +133,17 @@ def test_nobody_goes_before_what_it_reads(due: list[Candidate], capacity_ms: flo
     if len(chosen) < len(due):
         for place, table_id in enumerate(chosen):
             assert below[table_id] <= set(chosen[:place])
+
+
+def test_colder_ones_begin_only_where_they_end_before_a_hotter_one_must_start() -> None:
+    slack = slack_of_tiers([(HOT, 0.5), (HOT, 0.2), (WARM, 0.1), (COLD, -3.0)])
+    assert slack == {WARM: 0.2, COLD: 0.1}
+    due = [Candidate(1, HOT, 0.2, 300), Candidate(2, WARM, 0.1, 150), Candidate(3, WARM, 2.0, 150)]
+    assert choose(due, 1_000, slack_ms={WARM: 200, COLD: 100}) == [1, 2]
+    # Nothing hot is due yet: it will be, before the others have ended.
+    assert choose(due[1:], 1_000, slack_ms={WARM: 100}) == []
+    assert choose([replace(due[2], waited=CYCLES_AT_MOST), due[1]], 1_000, slack_ms={WARM: 100}) == [3]
+    assert slack_of_tiers([(HOT, -1.0)]) == {WARM: 0.0, COLD: 0.0}
 
 
 def test_a_tick_is_short_where_an_sla_is() -> None:

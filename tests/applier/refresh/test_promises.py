@@ -218,9 +218,44 @@ def test_many_of_which_nothing_is_known_do_not_fill_one_tick() -> None:
     promises = Promises(lambda: PromiseSettings(workers=1))
     for _ in range(MIN_RECENT):
         finish(promises, row(1), age_s=1, took_s=0.9)
-    unknown = [refresh(row(i, tier="cold")) for i in range(2, 9)]
-    schedules: dict[int, Timed] = dict.fromkeys(range(1, 9), TEN_S)
+    unknown = [refresh(row(i)) for i in range(2, 9)]
+    schedules: dict[int, Timed] = dict.fromkeys(range(1, 12), TEN_S)
     assert len(promises.choose([refresh(row(1)), *unknown], schedules, NOON)) == 2
+    # The first one of a colder stream table may take far longer, and nobody waits for it.
+    colder = [refresh(row(i, tier="cold")) for i in range(9, 12)]
+    assert [r.table.id for r in promises.choose([refresh(row(1), 100.0), *colder], schedules, NOON)] == [1]
+    assert [r.table.id for r in promises.choose(colder, schedules, NOON)] == [9]
+
+
+def test_less_goes_into_a_tick_where_ticks_take_longer_than_predicted() -> None:
+    promises = Promises(lambda: PromiseSettings(workers=2))
+    due = [refresh(row(i), 500.0) for i in range(1, 12)]
+    schedules: dict[int, Timed] = dict.fromkeys(range(1, 12), TEN_S)
+
+    def tick(at_s: int, factor: float) -> int:
+        began = NOON + s(at_s)
+        chosen = promises.choose(due, schedules, began)
+        visible = began + s(len(chosen) * 0.25 * factor)
+        for one in chosen:
+            promises.note_success(RefreshResult(one, None, began, 500.0, WriteTime(0.0)), TEN_S, visible)
+        return len(chosen)
+
+    assert tick(0, 1.0) == 8
+    assert [tick(at_s, 2.0) for at_s in range(10, 200, 10)][-1] == 4
+    assert [tick(at_s, 0.9) for at_s in range(200, 500, 10)][-1] == 8
+
+
+def test_colder_ones_wait_where_a_hot_one_must_start_soon_but_not_for_one_that_is_held() -> None:
+    promises = Promises(lambda: PromiseSettings(workers=1))
+    hot, warm = row(1, sla_ms=5_000.0), row(2, tier="warm", sla_ms=30_000.0)
+    schedules: dict[int, Timed] = {1: Every(60.0), 2: Every(5.0)}
+    for at_s, chosen in ((3.0, [2]), (3.8, []), (4.5, [2])):
+        promises.watch([hot, warm], [refresh(warm, 500.0)], NOON + s(at_s))
+        assert [r.table.id for r in promises.choose([refresh(warm, 500.0)], schedules, NOON + s(at_s))] == chosen
+    # It is due now, late, and alone.
+    both = [refresh(hot, 500.0), refresh(warm, 400.0)]
+    promises.watch([hot, warm], both, NOON + s(4.5))
+    assert [r.table.id for r in promises.choose(both, schedules, NOON + s(4.5))] == [1]
 
 
 def test_a_refresh_that_failed_leaves_its_place() -> None:
