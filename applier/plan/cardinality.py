@@ -73,6 +73,26 @@ def bound_cardinality(node: Node, relation: Callable[[Scan], Cardinality]) -> Ca
             assert_never(node)
 
 
+def may_shrink(node: Node) -> bool:
+    """Whether the result may have far fewer rows than are read: rows are grouped or left out, and not joined after
+    that with more of them."""
+    match node:
+        case Aggregate() | Filter() | TopK() | SemiJoin():
+            return True
+        case Project() | Window() | Repeat() | Unnest():
+            return may_shrink(node.input)
+        case UnionAll():
+            return all(may_shrink(branch) for branch in node.branches)
+        case Join() | OuterJoin():
+            return may_shrink(node.left) and may_shrink(node.right)
+        case Values():
+            return True
+        case Scan() | Recursion() | WorkTable():
+            return False
+        case _:
+            assert_never(node)
+
+
 def _bound_join(node: Join | OuterJoin | SemiJoin, left: Cardinality, right: Cardinality) -> Cardinality:
     in_left = _max_matches(node.left, left, tuple(left_expr for left_expr, _ in node.equi))
     in_right = _max_matches(node.right, right, tuple(right_expr for _, right_expr in node.equi))

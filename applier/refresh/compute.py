@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
@@ -20,13 +21,14 @@ from applier.functions.aggregates.lists import SAME_KEY
 from applier.operators.incrementalize import delta, snapshot
 from applier.operators.support.inputs import Side
 from applier.operators.top_k import TIE
-from applier.plan.cardinality import bound_cardinality
+from applier.plan.cardinality import bound_cardinality, may_shrink
 from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import ComputedDelta, MemoryDelta, StagedDelta
 from applier.sinks.postgres.pg_errors import decode_from_executor
 from applier.sinks.staging.staging import Staging
-from applier.spark.collect import collect, collect_at_most
+from applier.spark.collect import bytes_held, collect, collect_at_most
 from applier.state.store import StateStore
+from applier.trace.volume import ROW_BYTES
 from applier.zset import ZSet, net
 from shared_schema.lsn import ORIGIN, LsnRange
 
@@ -92,9 +94,9 @@ class _SizeEstimate:
     """A large row counts as several."""
     most: float
 
-    @property
-    def parts(self) -> int:
-        return min(MAX_PARTS, self.read // (PART_ROWS if self.lsn_range.lower else FILL_PART_ROWS) + 1)
+    def parts(self, rows: int) -> int:
+        """Return the number of parts for so many rows."""
+        return min(MAX_PARTS, rows // (PART_ROWS if self.lsn_range.lower else FILL_PART_ROWS) + 1)
 
 
 def _estimate_size(table: StreamTable, lsn_range: LsnRange, inputs: TraceInputs) -> _SizeEstimate:
@@ -110,15 +112,26 @@ def _collect_or_stage(
     """Collect the net rows on the driver; stage them in PostgreSQL when they are too many."""
     if staging is None:
         return net(collect(spark.sql(zset.sql)))
-    parts = size.parts
+    translate = partial(_translate_error, size.table)
     if size.read <= staging.above:
         is_bounded = size.most <= staging.above
         rows = collect(spark.sql(zset.sql)) if is_bounded else collect_at_most(spark, zset.sql, staging.above)
         if rows is not None:
             return net(rows)
-        parts = UNFORESEEN_PARTS
-    translate = partial(_translate_error, size.table)
-    return staging.stage(size.table, size.lsn_range, spark.sql(zset.sql), parts, translate)
+        return staging.stage(size.table, size.lsn_range, spark.sql(zset.sql), UNFORESEEN_PARTS, translate)
+    if not may_shrink(size.table.root):
+        return staging.stage(size.table, size.lsn_range, spark.sql(zset.sql), size.parts(size.read), translate)
+    # Each part costs a fifth of a second. So many rows are read that Spark may hold the result once, to see its size.
+    held = spark.sql(zset.sql).persist(StorageLevel.MEMORY_AND_DISK)
+    with ExitStack() as on_error:
+        on_error.callback(held.unpersist)
+        rows_held = held.count()
+        if max(rows_held, bytes_held(held) // ROW_BYTES) <= staging.above:
+            return net(held.toArrow())
+        parts = size.parts(rows_held)
+        staged = staging.stage(size.table, size.lsn_range, held, parts, translate, release=held.unpersist)
+        on_error.pop_all()
+        return staged
 
 
 @contextmanager

@@ -56,6 +56,10 @@ COPY_ROWS = 16_384
 """Rows per COPY: a row that PostgreSQL rejects is among the last ones, which are still in memory."""
 
 
+def _nothing() -> None:
+    """There is nothing to release."""
+
+
 @dataclass(frozen=True)
 class Staging:
     """The database in which deltas are staged, and the number of rows above which they are."""
@@ -70,9 +74,11 @@ class Staging:
         frame: DataFrame,
         parts: int,
         translate_error: Callable[[BaseException], BaseException],
+        *,
+        release: Callable[[], object] = _nothing,
     ) -> StagedDelta:
         """Start to COPY the frame, a Z-set that need not be net, and return at once; `translate_error` turns an error
-        of Spark into one of the applier."""
+        of Spark into one of the applier, `release` is called when the frame is no longer needed."""
         schema = pa.schema([*(_arrow_field(frame, i) for i in range(len(table.columns))), pa.field(WEIGHT, pa.int64())])
         staged = StagedDelta(lsn_range, table, self.url, schema, parts if table.key != () else 1)
         net = _net(frame, table, fill=staged.is_fill, parts=parts)
@@ -81,7 +87,7 @@ class Staging:
             connection.execute(
                 copier.lines("CREATE UNLOGGED TABLE {} (part int, name text, rows int8, came int8, left_ int8)")
             )
-        arguments = (net, copier, staged.part_queue, translate_error)
+        arguments = (net, copier, staged.part_queue, translate_error, release)
         threading.Thread(target=_run, args=arguments, name="staging", daemon=True).start()
         return staged
 
@@ -190,6 +196,7 @@ def _run(
     copier: _Copier,
     part_queue: PartQueue,
     translate_error: Callable[[BaseException], BaseException],
+    release: Callable[[], object],
 ) -> None:
     """Run the job; add each part to the queue when its line appears. Spark itself reports only the end of all parts."""
     seen: set[int] = set()
@@ -215,3 +222,5 @@ def _run(
     except BaseException as error:
         # The reader of the parts raises it.
         part_queue.end(translate_error(error))
+    finally:
+        release()
