@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -227,14 +226,15 @@ def make_ticks(
                 Holds(catalog, lab.traces, lambda: 0),
             )
             sources = CapturedSources(catalog, lab.traces)
-            workers = WorkerPool(lambda: 2, "compute")
-            cleanup.callback(workers.close)
+            workers, long_workers, writers = (WorkerPool(lambda: 2, name) for name in ("compute", "long", "write"))
+            for pool in (workers, long_workers, writers):
+                cleanup.callback(pool.close)
             computer = Computer(
                 spark=spark,
                 traces=lab.traces,
                 states=StateStore(spark),
                 workers=workers,
-                long_refreshes=LongRefreshes(cleanup.enter_context(ThreadPoolExecutor(2)), lambda: None),
+                long_refreshes=LongRefreshes(long_workers, lambda: None),
                 in_postgres=FullInPostgres(database, STAGED_ROWS),
                 open_early_parts=lambda: EarlyParts(session_database(), lambda: 4096),
                 staging=Staging(database, above=STAGED_ROWS),
@@ -250,7 +250,7 @@ def make_ticks(
 
             results = result_writer(session)
             long_writes = LongWrites(
-                cleanup.enter_context(ThreadPoolExecutor(2)),
+                writers,
                 lambda: None,
                 lambda confirm: result_writer(WriteSession(session_database()), confirm),
             )
