@@ -122,7 +122,8 @@ class ResultWriter:
         durable = self.downstream.frontiers(table)
         acknowledged = min(durable.values(), default=ORIGIN) if durable else None
         # The outbox has every delta that PostgreSQL computed.
-        has_gap = not isinstance(table.plan, PostgresQuery) and not self.downstream.follows(table.id)
+        unfollowed = self.downstream.followed.unfollowed_sinks(table.id)
+        has_gap = not isinstance(table.plan, PostgresQuery) and bool(unfollowed)
         with self.downstream.queued(table.id) as queued:
             return self.postgres.replace(
                 table,

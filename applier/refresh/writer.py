@@ -171,7 +171,7 @@ class RefreshWriter:
             return
         if delta.is_fill:
             # All rows: whatever the sinks lack is among them.
-            self.downstream.follow(table.id)
+            self.downstream.followed.follow(table.id)
         self.downstream.add(table, delta)
 
     def publish(self) -> None:

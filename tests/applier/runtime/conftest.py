@@ -51,6 +51,7 @@ from applier.runtime.tick import run_tick
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.downstream import Downstream
 from applier.sinks.kafka.publisher import TopicPublisher
+from applier.sinks.kafka.sink import TopicSink
 from applier.sinks.postgres.committed_rows import CommittedRows
 from applier.sinks.postgres.progressive import EarlyParts
 from applier.sinks.postgres.sink import PostgresSink
@@ -176,6 +177,12 @@ class Ticks:
         while work.has_any and not work.has_finished:
             assert time.monotonic() < until
             time.sleep(0.05)
+
+    @property
+    def topics(self) -> TopicSink:
+        """The topics of these ticks, which were made with a publisher."""
+        assert self.writer.downstream.topics is not None
+        return self.writer.downstream.topics
 
     @property
     def leases(self) -> float:
