@@ -68,7 +68,7 @@ class _Running:
     def give_up(self) -> None:
         self.is_given_up = True
         if self.writer is not None:
-            self.writer.postgres.cancel()
+            self.writer.postgres.session.cancel()
 
 
 @dataclass
@@ -95,7 +95,7 @@ class LongWrites:
                 raise Superseded("the write was given up before it began")
             written = running.writer.write(running.result)
         finally:
-            running.writer.postgres.close()
+            running.writer.postgres.session.close()
         metrics.APPLY_SECONDS.observe(time.monotonic() - started)
         return written
 

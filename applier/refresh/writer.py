@@ -84,7 +84,10 @@ class RefreshWriter:
         """Return the refreshes that PostgreSQL accepted; raise GroupCommitRefused when it accepted none."""
         written: list[tuple[RefreshResult, ComputedDelta]] = []
         with ExitStack() as leases:
-            with self._forget_on_failure(result.refresh.table.id for result in changed), self.postgres.group_commit():
+            with (
+                self._forget_on_failure(result.refresh.table.id for result in changed),
+                self.postgres.session.group_commit(),
+            ):
                 for result in changed:
                     try:
                         written.append((result, leases.enter_context(self.results.write(result).delta)))
