@@ -71,7 +71,7 @@ class Metrics:
         self._lag_seconds = Gauge(
             f"{name}_lag_seconds", "Age of the oldest commit received and not on the topics", registry=registry
         )
-        self._lag_bytes = Gauge(f"{name}_lag_bytes", "Bytes of log that are not yet on the topics", registry=registry)
+        self._lag_bytes = Gauge(f"{name}_lag_bytes", "Bytes of log after the acknowledged position", registry=registry)
         self._received = Gauge(f"{name}_received_lsn", "LSN before which everything was received", registry=registry)
         self._published = Gauge(f"{name}_published_lsn", "Frontier of the topics", registry=registry)
         self._acknowledged = Gauge(

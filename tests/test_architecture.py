@@ -54,6 +54,58 @@ def test_layers_name_every_module(package: str) -> None:
     assert listed == there
 
 
+def _code_blocks(section: str) -> list[str]:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    return re.findall(r"^```\n(.*?)^```", text.partition(f"\n## {section}\n")[2], re.MULTILINE | re.DOTALL)
+
+
+def _described_modules() -> list[str]:
+    """The modules of the layout in docs/architecture.md; a folder is indented below the one that it is in."""
+    found, folders = [], [""]
+    for line in _code_blocks("Layout")[0].splitlines():
+        for word in line.split():
+            if word.endswith("/"):
+                depth = (len(line) - len(line.lstrip())) // 2
+                folders[depth:] = [word]
+            else:
+                found.append("".join(folders) + word)
+    return found
+
+
+def test_the_documentation_lists_every_module() -> None:
+    java = ROOT / "applier/jvm/src/main/java/io/pgtrickle/spark"
+    there = [f"applier/jvm/{path.relative_to(java).with_suffix('')}" for path in java.rglob("*.java")]
+    for package in SHIPPED:
+        there += [
+            str(path.relative_to(ROOT).with_suffix("")) for _, path in _modules(package) if path.stem != "__init__"
+        ]
+    assert sorted(_described_modules()) == sorted(there)
+
+
+@pytest.mark.parametrize("package", ["applier", "cdc_consumer"])
+def test_the_documentation_lists_every_layer(package: str) -> None:
+    (contract,) = [c for c in _contracts() if c.get("containers") == [package]]
+    layers = contract["layers"]
+    assert isinstance(layers, list)
+    assert f"`{' > '.join(layers)}`" in (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_the_documentation_lists_every_thread() -> None:
+    """Threads by the name that they are started with, where it is written in the call."""
+    found = {
+        value.value
+        for package in SHIPPED
+        for _, path in _modules(package)
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Call) and re.search(r"(Thread|ThreadPoolExecutor|_workers)$", ast.unparse(node.func))
+        for value in [*node.args, *(keyword.value for keyword in node.keywords)]
+        if isinstance(value, ast.Constant) and isinstance(value.value, str)
+    }
+    assert len(found) > 10
+    page = (ROOT / "docs" / "threads.md").read_text()
+    assert {name for name in found if not re.search(rf"^\| `{name}(_N)?` \|", page, re.MULTILINE)} == set()
+
+
 def test_a_module_that_says_it_is_pure_reaches_nothing_that_does_io() -> None:
     graph = grimp.build_graph(*SHIPPED, include_external_packages=True)
     assert set(IO_LIBRARIES) <= graph.modules

@@ -71,7 +71,7 @@ from applier.plan.nodes import (
     fields,
     is_derived,
 )
-from applier.zset import ZSet, column_names
+from applier.zset import column_names
 
 LONG_TEXT = 4_000
 """A delta with a longer text is computed by itself before others read it: Spark would plan all of the text."""
@@ -146,7 +146,7 @@ class Planner:
             case Values():
                 return None
             case WorkTable():
-                return None if node.changed is None else GivenRows(_work_rows(node, node.changed))
+                return None if node.delta is None else GivenRows(node.delta)
             case Recursion():
                 return plan_recursion_delta(node, self)
             case Filter() | Project() | Repeat() | Unnest():
@@ -213,9 +213,9 @@ class Planner:
             case Values():
                 return ValueRows(node)
             case WorkTable():
-                if node.text is None:
+                if node.rows is None:
                     raise AssertionError("a work table outside its recursion")
-                return GivenRows(_work_rows(node, node.text))
+                return GivenRows(node.rows)
             case Recursion():
                 return self._state_rows(node, side) or self._fixpoint(node, side)
             case Filter() | Project() | Repeat() | Unnest():
@@ -301,10 +301,6 @@ def _select(rows: RowsPlan, key_filter: KeyFilter) -> RowsPlan:
 
 def _columns(node: Node) -> tuple[str, ...]:
     return tuple(column_names(len(fields(node))))
-
-
-def _work_rows(node: WorkTable, text: str) -> ZSet:
-    return ZSet(text, _columns(node))
 
 
 def _reads_only(key_filter: KeyFilter, places: range) -> bool:

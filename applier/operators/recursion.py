@@ -41,12 +41,12 @@ def bind_work_table(node: Node, work_table: WorkTable) -> Node:
 
 def step_over(node: Recursion, rows: ZSet) -> Node:
     """Return the step over these rows."""
-    return bind_work_table(node.step, WorkTable(node.number, fields(node), text=rows.sql))
+    return bind_work_table(node.step, WorkTable(node.number, fields(node), rows=rows))
 
 
 def step_over_change(node: Recursion, rows: ZSet) -> Node:
     """Return the step in which these rows are the delta of the work table."""
-    return bind_work_table(node.step, WorkTable(node.number, fields(node), changed=rows.sql))
+    return bind_work_table(node.step, WorkTable(node.number, fields(node), delta=rows))
 
 
 def plan_recursion_delta(node: Recursion, inputs: InputPlans) -> RowsPlan | None:

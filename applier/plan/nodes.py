@@ -14,6 +14,7 @@ from typing import assert_never
 from applier.plan.expr import INT8, AggregateCall, Expr, ValueType, nullable
 from applier.plan.sort import SortKey
 from applier.plan.window import WindowCall
+from applier.zset import ZSet
 from shared_schema.table_schema import TableId
 
 
@@ -206,13 +207,13 @@ class Unnest(_Named):
 class WorkTable(_Named):
     """Inside a step: the rows of the previous round of the Recursion with that number.
 
-    During the computation `text` holds those rows, or `changed` their delta.
+    During the computation `rows` holds them, or `delta` their delta.
     """
 
     number: int
     fields: tuple[Field, ...]
-    text: str | None = None
-    changed: str | None = None
+    rows: ZSet | None = None
+    delta: ZSet | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ class CatchUp:
         """
         if row.canary_of is not None:
             # Nothing is kept for sinks that never receive it.
-            self.downstream.leave_out(table.id)
-        if self.downstream.follows(table.id) or row.is_trial or row.sinks_differ:
+            self.downstream.followed.leave_out(table.id)
+        if not self.downstream.followed.unfollowed_sinks(table.id) or row.is_trial or row.sinks_differ:
             return
         try:
             # Followed before anything is computed: a failure of another thread after that begins all of this again.
@@ -89,10 +89,12 @@ class CatchUp:
 
     def lacks_since(self, table: StreamTable) -> Lsn | None:
         """Return the LSN from which on a sink may lack deltas that nobody has queued; None when there are none."""
+        sinks = self.downstream.followed.unfollowed_sinks(table.id)
+        frontiers = {sink: self.downstream.sinks[sink].frontier(table) for sink in sinks}
         return min(
             (
                 self.checkpoint.manifest.frontier if durable is None else self._durable_until(table, sink, durable)
-                for sink, durable in self.downstream.unfollowed(table).items()
+                for sink, durable in frontiers.items()
             ),
             default=None,
         )

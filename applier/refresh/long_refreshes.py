@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from applier.refresh.refresh import Refresh, RefreshResult, RefreshRows
 from applier.refresh.strategy import RefreshMethod
+from applier.refresh.worker_pool import WorkerPool
 from applier.sinks.lease import Lease
 from applier.unexpected import to_trickle_error
 
@@ -25,7 +26,7 @@ class _Running:
 class LongRefreshes:
     """At most one per stream table; `wake` is called whenever one finishes."""
 
-    workers: ThreadPoolExecutor
+    workers: WorkerPool
     wake: Callable[[], None]
     _running: dict[int, _Running] = field(default_factory=dict)
 
@@ -66,7 +67,7 @@ class LongRefreshes:
 
     def stop(self) -> None:
         """Wait for the running refreshes; their rows are not written: the next start computes them again."""
-        self.workers.shutdown(cancel_futures=True)
+        self.workers.close(cancel=True)
         for running in self._running.values():
             try:
                 if running.future.exception() is None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +21,7 @@ from applier.catalog.stream_tables import lock_in_service
 from applier.errors import Superseded
 from applier.refresh.refresh import RefreshResult
 from applier.refresh.result_writer import ResultWriter, WrittenRows
+from applier.refresh.worker_pool import WorkerPool
 from applier.sinks.postgres.transaction import Cursor
 from applier.unexpected import to_trickle_error
 from shared_schema.errors import TrickleError
@@ -66,14 +68,14 @@ class _Running:
     def give_up(self) -> None:
         self.is_given_up = True
         if self.writer is not None:
-            self.writer.postgres.cancel()
+            self.writer.postgres.session.cancel()
 
 
 @dataclass
 class LongWrites:
     """At most one per stream table; `wake` is called whenever one ends. Only the thread of the ticks calls it."""
 
-    workers: ThreadPoolExecutor
+    workers: WorkerPool
     wake: Callable[[], None]
     open_writer: OpenWriter
     _running: dict[int, _Running] = field(default_factory=dict)
@@ -82,7 +84,7 @@ class LongWrites:
         """Start to write the rows; `is_current` is asked on the writing thread, before the frontier moves."""
         running = _Running(replace(result, outcome=result.rows.lease()), is_current)
         self._running[result.refresh.table.id] = running
-        running.future = self.workers.submit(self._write, running)
+        running.future = self.workers.submit(partial(self._write, running))
         running.future.add_done_callback(lambda _: self.wake())
 
     def _write(self, running: _Running) -> WrittenRows:
@@ -93,7 +95,7 @@ class LongWrites:
                 raise Superseded("the write was given up before it began")
             written = running.writer.write(running.result)
         finally:
-            running.writer.postgres.close()
+            running.writer.postgres.session.close()
         metrics.APPLY_SECONDS.observe(time.monotonic() - started)
         return written
 

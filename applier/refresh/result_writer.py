@@ -18,6 +18,7 @@ from applier.sinks.downstream import Downstream
 from applier.sinks.lease import Lease
 from applier.sinks.postgres.committed_rows import CommittedRows
 from applier.sinks.postgres.full_diff import FullResult, result_fields
+from applier.sinks.postgres.key_index import fit_key
 from applier.sinks.postgres.sink import PostgresSink
 from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 
@@ -75,7 +76,7 @@ class ResultWriter:
             self._check_sinks_behind(refresh.table, rows.lsn_range.upper)
         held: Lease[ComputedDelta] | None = None
         with ExitStack() as on_failure:
-            with self.postgres.fit_key(refresh.table) as table:
+            with fit_key(self.postgres.session, refresh.table) as table:
                 if refresh.row.sinks_differ:
                     by_count = dataclasses.replace(table, by_count=True)
                     unread = self.postgres.replace(by_count, rows, refresh.as_of, result.execution, refills=True)
@@ -122,7 +123,8 @@ class ResultWriter:
         durable = self.downstream.frontiers(table)
         acknowledged = min(durable.values(), default=ORIGIN) if durable else None
         # The outbox has every delta that PostgreSQL computed.
-        has_gap = not isinstance(table.plan, PostgresQuery) and not self.downstream.follows(table.id)
+        unfollowed = self.downstream.followed.unfollowed_sinks(table.id)
+        has_gap = not isinstance(table.plan, PostgresQuery) and bool(unfollowed)
         with self.downstream.queued(table.id) as queued:
             return self.postgres.replace(
                 table,

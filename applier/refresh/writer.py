@@ -84,7 +84,10 @@ class RefreshWriter:
         """Return the refreshes that PostgreSQL accepted; raise GroupCommitRefused when it accepted none."""
         written: list[tuple[RefreshResult, ComputedDelta]] = []
         with ExitStack() as leases:
-            with self._forget_on_failure(result.refresh.table.id for result in changed), self.postgres.group_commit():
+            with (
+                self._forget_on_failure(result.refresh.table.id for result in changed),
+                self.postgres.session.group_commit(),
+            ):
                 for result in changed:
                     try:
                         written.append((result, leases.enter_context(self.results.write(result).delta)))
@@ -171,7 +174,7 @@ class RefreshWriter:
             return
         if delta.is_fill:
             # All rows: whatever the sinks lack is among them.
-            self.downstream.follow(table.id)
+            self.downstream.followed.follow(table.id)
         self.downstream.add(table, delta)
 
     def publish(self) -> None:

@@ -11,6 +11,7 @@ from applier import metrics
 from applier.arrange.traces import Traces
 from applier.catalog.catalog import Catalog
 from applier.catalog.checkpoints import Manifest
+from applier.plan.stream_table import StreamTable
 from applier.refresh.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.intake import Intake
 from applier.refresh.long_refreshes import LongRefreshes
@@ -77,7 +78,7 @@ class Checkpointer:
             # A sink that was not compared with PostgreSQL yet may lack rows up to here. So may one whose stream table
             # is being written beside the ticks: the commit may have arrived, and its delta is not queued yet.
             sinks = {
-                str(t.id): {sink: str(at) for sink, at in self.downstream.complete_frontiers(t, frontier).items()}
+                str(t.id): self._complete_frontiers(t, frontier)
                 for t in self.tables.planned.values()
                 if self.catch_up.lacks_since(t) is None and not self.long_writes.is_writing(t.id)
             }
@@ -105,6 +106,15 @@ class Checkpointer:
         metrics.CHECKPOINTS.inc()
         log.info("traces checkpointed", extra={"frontier": str(frontier), "traces": len(bases)})
 
+    def _complete_frontiers(self, table: StreamTable, until: Lsn) -> dict[str, str]:
+        """Return the frontier of each sink that lacks no queued delta before `until`."""
+        sinks = self.downstream.sinks
+        return {
+            sink: str(at)
+            for sink, at in self.downstream.frontiers(table).items()
+            if (lowest := sinks[sink].queue.lowest_frontier(table.id)) is None or lowest >= until
+        }
+
     def _save(self, manifest: Manifest) -> None:
         """Store a manifest as the last one: in the catalog, then beside the traces."""
         self.catalog.checkpoints.save(self.applier, manifest)
@@ -124,7 +134,8 @@ class Checkpointer:
         if sum(trace.overlay_volume for trace in self.traces) <= self.settings().max_buffer_rows:
             needed += [row.lsn for row in self.catalog.stream_tables.all() if row.lsn and row.lsn >= passed]
             # Likewise what is not on its topic yet, which is queued in memory only: a crash then means all rows again.
-            if (unpublished := self.downstream.unpublished_since()) is not None:
+            topics = self.downstream.topics
+            if topics is not None and (unpublished := topics.queue.lowest_frontier()) is not None:
                 needed.append(unpublished)
             # And the frontier of a sink that was not compared with PostgreSQL since the start.
             needed += [since for since in map(self.catch_up.lacks_since, planned.values()) if since]

@@ -41,21 +41,22 @@ class Publishing:
     def open(self) -> None:
         """Before the first tick: find out where the topics end, so that nobody has to catch up without need."""
         try:
-            if self.downstream.has_topics:
-                self.downstream.open_topics()
+            if self.downstream.topics is not None:
+                self.downstream.topics.open()
         except Infrastructure as error:
             log.warning("the topics are opened later", extra={"error": error.log_text})
 
     def run(self, stopping: threading.Event) -> None:
         """Publish until `stopping` is set; report a failure to the main thread, which then stops the applier."""
         failures = 0
+        if (topics := self.downstream.topics) is None:
+            return
         try:
             while not stopping.is_set():
-                self.downstream.wait_for_deltas(LOOK_EVERY_S)
+                topics.wait_for_release(LOOK_EVERY_S)
                 try:
-                    if self.downstream.has_topics:
-                        # Though there may be nothing to publish: ticks need the frontiers of the topics.
-                        self.downstream.open_topics()
+                    # Though there may be nothing to publish: ticks need the frontiers of the topics.
+                    topics.open()
                     self.publish(stopping)
                     failures = 0
                 except (Infrastructure, psycopg.OperationalError) as error:
@@ -71,8 +72,10 @@ class Publishing:
 
     def publish(self, stopping: threading.Event | None = None) -> None:
         """Publish what is queued; suspend a stream table whose rows cannot be published."""
+        if self.downstream.topics is None:
+            return
         try:
-            for table, delta in self.downstream.publish(stopping):
+            for table, delta in self.downstream.topics.publish(stopping):
                 self.visible.observe(TOPIC, table, delta.lsn_range.lower)
         except PublishingFailed as error:
             log.exception("stream table suspended", extra={"error": error.log_text})

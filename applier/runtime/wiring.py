@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -230,22 +230,21 @@ class Wiring:
 
     def _computer(self, spark: SparkSession, traces: Traces, intake: Intake) -> Computer:
         settings = self._start
-        workers = WorkerPool(lambda: self._settings().max_parallel_workers, "compute")
-        self._cleanup.callback(workers.close)
-        long_workers = ThreadPoolExecutor(
-            settings.max_parallel_workers, thread_name_prefix="long", initializer=stand_back, initargs=(spark,)
-        )
-        self._cleanup.enter_context(long_workers)
         return Computer(
             spark=spark,
             traces=traces,
             states=StateStore(spark),
-            workers=workers,
-            long_refreshes=LongRefreshes(long_workers, intake.wake),
+            workers=self._workers("compute"),
+            long_refreshes=LongRefreshes(self._workers("long", partial(stand_back, spark)), intake.wake),
             in_postgres=self._runner,
             open_early_parts=lambda: EarlyParts(Database(self._url, self._prepare_writes), self._batch_size),
             staging=Staging(self._url, settings.staging_rows),
         )
+
+    def _workers(self, name: str, prepare: Callable[[], None] = lambda: None) -> WorkerPool:
+        workers = WorkerPool(lambda: self._settings().max_parallel_workers, name, prepare)
+        self._cleanup.callback(workers.close)
+        return workers
 
     def _result_writer(
         self, session: WriteSession, downstream: Downstream, confirm: Callable[[Cursor], None] | None = None
@@ -255,13 +254,10 @@ class Wiring:
         return ResultWriter(sink, downstream, CommittedRows(session.database, rows))
 
     def _long_writes(self, downstream: Downstream, intake: Intake) -> LongWrites:
-        writers = ThreadPoolExecutor(self._start.max_parallel_workers, thread_name_prefix="write")
-        self._cleanup.enter_context(writers)
-
         def open_writer(confirm: Callable[[Cursor], None]) -> ResultWriter:
             return self._result_writer(WriteSession(Database(self._url, self._prepare_writes)), downstream, confirm)
 
-        return LongWrites(writers, intake.wake, open_writer)
+        return LongWrites(self._workers("write"), intake.wake, open_writer)
 
     def _delta_sink(self) -> DeltaSink:
         settings = self._start

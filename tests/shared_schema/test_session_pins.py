@@ -151,6 +151,23 @@ def test_no_path_of_our_own_leaves_the_temporary_schema_first() -> None:
     assert PINS["search_path"].endswith(", pg_temp")
 
 
+def _written_pins() -> Iterator[tuple[str, str, str]]:
+    """(file, setting, value) wherever a pin but the search path is written into a statement or an option."""
+    root, names = Path(__file__).parents[2], "|".join(name for name in PINS if name != "search_path")
+    text = rf"(?i)(?:\bset\s(?:local\s)?|-c )({names}) ?(?:=|TO) ?('[^']*'|[\w.]+)|\bset_config\('({names})', ('[^']*')"
+    for folder in ("applier", "cdc_consumer", "shared_schema", "deploy"):
+        for file in [*(root / folder).rglob("*.py"), *(root / folder).rglob("*.sql")]:
+            for set_name, value, config_name, config_value in re.findall(text, file.read_text()):
+                yield file.name, (set_name or config_name).lower(), (value or config_value).strip("'")
+
+
+def test_every_copy_of_a_pin_has_its_value() -> None:
+    """SQL functions cannot read the list: they set what their own work depends on, in the text."""
+    found = list(_written_pins())
+    assert {name for name, _, _ in found} >= {"create.sql", "repair.sql", "lifecycle.sql", "canary.sql"}
+    assert [pin for pin in found if pin[2] != PINS[pin[1]]] == []
+
+
 def test_the_analysis_pins_any_connection(hostile: str, database: str) -> None:
     query = (
         "SELECT lower(name) AS low, ts::text AS day, '2024-02-01'::date AS d, '1 day'::interval AS i"
@@ -168,13 +185,13 @@ def _planned(connection: Connection, query: str) -> str:
 
 def test_the_stored_text_of_a_query_is_printed_under_the_pins(hostile: str) -> None:
     with psycopg.connect(hostile, autocommit=True) as connection:
-        found = connection.execute(
-            "SELECT pg_catalog.unnest(p.proconfig) FROM pg_catalog.pg_proc p WHERE p.proname = '_canonical'"
-        ).fetchall()
-        set_in_function = dict(str(line).split("=", 1) for (line,) in found)
-        assert set_in_function.pop("search_path") == "pg_catalog, pg_temp"
-        written = {name.lower(): value for name, value in set_in_function.items()}
-        assert written == {name: value for name, value in PINS.items() if name != "search_path"}
+        # Who prints the text of a query, and who reads it again.
+        for function in ("_canonical", "_analyse_again"):
+            found = connection.execute(
+                "SELECT pg_catalog.unnest(p.proconfig) FROM pg_catalog.pg_proc p WHERE p.proname = %s", (function,)
+            ).fetchall()
+            written = dict(str(line).split("=", 1) for (line,) in found)
+            assert {name.lower(): value for name, value in written.items()} == dict(PINS)
         connection.execute(
             "CREATE VIEW public.v AS SELECT date '01.02.2024' AS d, interval '1-2' AS i, float8 '0.1' AS x,"
             " timestamptz '2024-02-01 00:00+00' AS t"

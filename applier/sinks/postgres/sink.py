@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import assert_never
 
@@ -22,7 +21,7 @@ from applier.sinks.delta import ComputedDelta, Delta, MemoryDelta, StagedDelta
 from applier.sinks.outbox import acknowledge, enqueue, enqueue_gap, enqueue_refill, stored_frontiers
 from applier.sinks.postgres.full_diff import FullResult, diff_by_key, diff_with_target
 from applier.sinks.postgres.gather import DriverLimit, collect_delta
-from applier.sinks.postgres.key_index import create_key_index, fit_key
+from applier.sinks.postgres.key_index import create_key_index
 from applier.sinks.postgres.progressive import ProgressiveWriter
 from applier.sinks.postgres.transaction import Cursor, WriteSession
 from applier.sinks.postgres.writer import TargetWriter
@@ -49,7 +48,7 @@ class PostgresSink:
         source_times: SourceTimes | None = None,
         confirm: Callable[[Cursor], None] | None = None,
     ) -> None:
-        self._session = session
+        self.session = session
         self._confirm = confirm
         self._batch_size = batch_size
         self._source_times = source_times or SourceTimes()
@@ -60,12 +59,12 @@ class PostgresSink:
     def apply(self, table: StreamTable, delta: ComputedDelta, as_of: datetime, execution: RefreshExecution) -> None:
         """Apply the delta once: moves the frontier from the lower to the upper end of its range."""
         started = time.monotonic()
-        with self._session.translate_errors(table, lambda: self._writer.find_rejected(table, lambda _: delta)):
+        with self.session.translate_errors(table, lambda: self._writer.find_rejected(table, lambda _: delta)):
             is_large = isinstance(delta, StagedDelta) or delta.count > self._batch_size()
             early_counts = delta.applied if isinstance(delta, StagedDelta) else None
             if early_counts is None and is_large and self._progressive.is_progressive(table):
                 early_counts = self._progressive.write(table, delta)
-            with self._session.transaction() as cursor:
+            with self.session.transaction() as cursor:
                 counts = early_counts or self._writer.write(
                     cursor, table, self._writer.method_for(cursor, table, delta), delta
                 )
@@ -107,8 +106,8 @@ class PostgresSink:
             return collect_delta(cursor, table, difference, rows.lsn_range, self._driver_limit)
 
         with (
-            self._session.translate_errors(table, lambda: self._writer.find_rejected(table, find_difference)),
-            self._session.transaction() as cursor,
+            self.session.translate_errors(table, lambda: self._writer.find_rejected(table, find_difference)),
+            self.session.transaction() as cursor,
         ):
             delta = find_difference(cursor)
             counts = self._writer.write(cursor, table, self._writer.merge_method(cursor, table), delta)
@@ -126,10 +125,6 @@ class PostgresSink:
             refresh = HistoryRow(table.id, execution, *counts, _elapsed_ms(started), rows.lsn_range)
             self._finish(cursor, table, delta, as_of, refresh, was_partial=True, is_whole=not by_key)
         return delta
-
-    def fit_key(self, table: StreamTable) -> AbstractContextManager[StreamTable]:
-        """Return a transaction in which a full result of the table may have another key; see `key_index.fit_key`."""
-        return fit_key(self._session, table)
 
     def can_group_commit(self, table: StreamTable, rows: ComputedDelta | FullResult) -> bool:
         """Whether it may be part of a group commit."""
@@ -156,17 +151,13 @@ class PostgresSink:
 
     def _held_volume(self, table: StreamTable) -> int:
         """Return about how many rows the stream table holds; without a lock on it."""
-        row = self._session.connection.execute(_HELD, (table.relid,)).fetchone()
+        row = self.session.connection.execute(_HELD, (table.relid,)).fetchone()
         return int(str(row[0])) if row else 0
-
-    def group_commit(self) -> AbstractContextManager[None]:
-        """Return one transaction for several stream tables; see `WriteSession.group_commit`."""
-        return self._session.group_commit()
 
     def advance(self, ids: list[int], lsn_range: LsnRange, as_of: datetime) -> None:
         """Move the frontiers of stream tables without changes in the range."""
         times = self.refresh_times(lsn_range.upper, as_of)
-        Frontiers(self._session.database).advance_unchanged(ids, lsn_range.lower, lsn_range.upper, times)
+        Frontiers(self.session.database).advance_unchanged(ids, lsn_range.lower, lsn_range.upper, times)
 
     def refresh_times(self, frontier: Lsn, refreshed_at: datetime) -> RefreshTimes:
         """Return what is stored with a frontier."""
@@ -191,7 +182,7 @@ class PostgresSink:
     ) -> None:
         """Write what belongs to the rows: the index of a new table, the frontier and the row of history."""
         if delta.is_fill:
-            create_key_index(self._session, table)
+            create_key_index(self.session, table)
             cursor.execute("SELECT pgtrickle._ensure_publication(%s)", (table.id,))
         if self._confirm is not None:
             # After all that takes long, before its row of the catalog is changed.
@@ -211,14 +202,6 @@ class PostgresSink:
             cursor.execute("SELECT pgtrickle._note_reinitialized(%s, %s)", (table.id, request))
         if refresh.rows_inserted or refresh.rows_deleted or delta.is_fill or request is not None:
             record_refresh(cursor, refresh)
-
-    def cancel(self) -> None:
-        """Interrupt what another thread writes at present."""
-        self._session.database.cancel()
-
-    def close(self) -> None:
-        """Close the session."""
-        self._session.close()
 
 
 _HELD = (

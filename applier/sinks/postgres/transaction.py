@@ -104,6 +104,10 @@ class WriteSession:
                     raise GroupCommitRefused(pg_errors.describe_error(error)) from error
             raise pg_errors.to_refresh_error(error, table, None) from error
 
+    def cancel(self) -> None:
+        """Interrupt what another thread writes at present."""
+        self.database.cancel()
+
     def close(self) -> None:
         """Close the connection; the next use opens another one."""
         self.database.close()

@@ -203,7 +203,7 @@ def _run(
     try:
         with (
             connect(copier.url) as connection,
-            ThreadPoolExecutor(1, initializer=stand_back, initargs=(net.sparkSession,)) as spark,
+            ThreadPoolExecutor(1, "staging", stand_back, (net.sparkSession,)) as spark,
         ):
             job = spark.submit(net.mapInArrow(copier.copy, "part int").count)
             running = True

@@ -16,6 +16,7 @@ from applier.functions.arrays.composites import ROW_OF, fields_of
 from applier.functions.comparison_keys import comparison_key, joined_labels
 from applier.functions.entry import CollationNeed, Entry, UnsuitableArguments
 from applier.plan.expr import AggregateCall, Call, Case, Const, Expr, Fold, SortKey, ValueType, columns_read
+from applier.sql.bind.expressions import ExpressionBinder
 from applier.sql.bind.group_key import default_equality
 from applier.sql.bind.sort_key import sort_key
 from applier.sql.bound.conditions import is_total
@@ -24,7 +25,6 @@ from applier.sql.catalog_snapshot import FIRST_USER_OID, CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.collations import collation_of
-from applier.sql.typing.compile import ExpressionCompiler
 from applier.sql.typing.numeric_scales import split_by_scale
 from applier.sql.typing.user_aggregates import convert_fold_arguments, plan_fold
 
@@ -37,13 +37,13 @@ _ORDER_HINT = "order by columns that identify each row (add the primary key), or
 
 def bind_aggregate(
     call: tree.Aggref,
-    below: ExpressionCompiler,
+    below: ExpressionBinder,
     catalog: CatalogSnapshot,
     *,
     window: bool = False,
     raising: Set[int] = frozenset(),
 ) -> BoundCall:
-    """Bind an aggregate; `below` compiles its arguments. A `window` function takes its order from the window.
+    """Bind an aggregate; `below` binds its arguments. A `window` function takes its order from the window.
 
     Reading one of the columns `raising` may be an error.
     """
@@ -54,8 +54,8 @@ def bind_aggregate(
             info.name, "it is not yet proven to be equal in Spark; count, sum, avg, min and max are"
         )
         raise Refused(Reason.FUNCTION, f"the aggregate {info.signature}", hint=hint, token=call.at)
-    condition = None if call.filter is None else below.compile(call.filter)
-    args = tuple(_guard_by_filter(below.compile(arg), condition, raising) for arg in call.args)
+    condition = None if call.filter is None else below.bind(call.filter)
+    args = tuple(_guard_by_filter(below.bind(arg), condition, raising) for arg in call.args)
     fold: Fold | None = None
     if entry is None:
         try:
@@ -67,7 +67,7 @@ def bind_aggregate(
         entry = entry_of_fold(info.signature, fold)
     if entry.ordered_labels:
         args = (*args, joined_labels(tuple(catalog.labels(args[0].type.pg.oid).values())))
-    direct = tuple(below.compile(arg) for arg in call.direct)
+    direct = tuple(below.bind(arg) for arg in call.direct)
     form = entry.form_of(args)
     try:
         physical_type = entry.physical_type((*direct, *args))
@@ -87,7 +87,7 @@ def bind_aggregate(
     if isinstance(form, OfList):
         order = tuple(
             sort_key(
-                _guard_by_filter(below.compile(key.expression), condition, raising),
+                _guard_by_filter(below.bind(key.expression), condition, raising),
                 key.expression,
                 query_tree.SortItem(0, key.operator, key.nulls_first),
                 catalog,

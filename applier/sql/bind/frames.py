@@ -12,7 +12,7 @@ from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.compile import ExpressionCompiler
+from applier.sql.typing.compile import compile_expression
 from applier.sql.typing.interval_literals import literal_micros
 from shared_schema.change_row import Value
 
@@ -62,7 +62,7 @@ def _single_option(options_by_bit: dict[int, _Option], options: int) -> _Option:
 def _offset(expression: tree.Expression | None, catalog: CatalogSnapshot) -> Const | None:
     if expression is None:
         return None
-    compiled: Expr = ExpressionCompiler(catalog, lambda _: None).compile(expression)
+    compiled: Expr = compile_expression(expression, {}, catalog)
     if isinstance(compiled, Call) and len(compiled.args) == 1:
         (compiled,) = compiled.args
     if isinstance(compiled, Const) and compiled.value is not None:

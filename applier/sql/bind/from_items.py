@@ -9,6 +9,7 @@ from typing import Protocol
 from applier.plan.expr import INT8, Expr, ValueType, nullable
 from applier.plan.nodes import Field, Scan, SetReturningFunction, TableFunction, Values
 from applier.sql.bind.correlation import correlation_of
+from applier.sql.bind.expressions import ExpressionBinder, Resolve
 from applier.sql.bind.levels import Binder, Levels
 from applier.sql.bind.recursion import bind_recursion
 from applier.sql.bind.table_functions import TableFunctions
@@ -31,7 +32,6 @@ from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused, inside_view
 from applier.sql.sources import check_source
-from applier.sql.typing.compile import ExpressionCompiler, Scope
 from shared_schema.table_schema import TableId
 
 
@@ -47,7 +47,7 @@ class SelectScope(Protocol):
     """The query whose FROM is bound: the items before an item, and outer queries."""
 
     @property
-    def resolve(self) -> Scope:
+    def resolve(self) -> Resolve:
         """Resolve a column."""
         ...
 
@@ -129,9 +129,9 @@ class FromItems:
         return BoundItem(item, {r: output[r - 1] for r in reads})
 
     def _bind_functions(self, entry: query_tree.FunctionEntry, reads: tuple[int, ...], *, as_query: bool) -> BoundItem:
-        compiler = ExpressionCompiler(self._binder.catalog, self._select.resolve)
+        expressions = ExpressionBinder(self._binder.catalog, self._select.resolve)
         calls = replace(entry, calls=tuple(map(self._flatten, entry.calls)))
-        functions = TableFunctions(self._binder.catalog, compiler).bind_entry(calls)
+        functions = TableFunctions(self._binder.catalog, expressions).bind_entry(calls)
         wrapped = self._wrap(entry, reads) if as_query and _reads_columns(entry.calls) else None
         item = FunctionItem(functions, entry.ordinality, _alias(entry), wrapped)
         output = [Field(f.type, len(functions) > 1 or _has_null_members(f)) for f in functions]
@@ -140,8 +140,8 @@ class FromItems:
         return BoundItem(item, dict(enumerate(output, 1)))
 
     def _bind_values(self, entry: query_tree.ValuesEntry, reads: tuple[int, ...], *, as_query: bool) -> BoundItem:
-        compiler, catalog = ExpressionCompiler(self._binder.catalog, self._select.resolve), self._binder.catalog
-        rows = [[compiler.compile(self._flatten(row[r - 1])) for r in reads] for row in entry.rows]
+        expressions, catalog = ExpressionBinder(self._binder.catalog, self._select.resolve), self._binder.catalog
+        rows = [[expressions.bind(self._flatten(row[r - 1])) for r in reads] for row in entry.rows]
         unified = unify_columns(rows, [catalog.pg_type(*entry.types[r - 1]) for r in reads])
         columns = list(zip(*unified, strict=True)) if reads else []
         output = tuple(Field(column[0].type, any(nullable(e) for e in column)) for column in columns)

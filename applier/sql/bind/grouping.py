@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from applier.plan.expr import INT4, ValueType, nullable
 from applier.sql.bind.aggregates import bind_aggregate
+from applier.sql.bind.expressions import ExpressionBinder
 from applier.sql.bind.group_key import dependent_key, group_key
 from applier.sql.bound.columns import BoundColumn, CallCol, GroupingCol, KeyCol
 from applier.sql.bound.nodes import GroupBy
 from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.compile import ExpressionCompiler
 
 Found = tuple[BoundColumn, ValueType, bool]
 """A column above the groups, its type, and whether it may be NULL."""
@@ -38,22 +38,22 @@ def bind_group_by(
     query: query_tree.Query,
     keys: Sequence[tuple[tree.Expression, query_tree.GroupItem]],
     above: Sequence[tree.Expression],
-    below: ExpressionCompiler,
+    below: ExpressionBinder,
     catalog: CatalogSnapshot,
     *,
     raising: Set[int],
 ) -> tuple[GroupBy, GroupScope]:
-    """Bind the keys, and every aggregate of the expressions `above` the groups; `below` compiles their arguments.
+    """Bind the keys, and every aggregate of the expressions `above` the groups; `below` binds their arguments.
 
     Reading one of the columns `raising` may be an error.
     """
     written = [key for key, _ in keys]
-    bound = [group_key(below.compile(key), key, item, catalog) for key, item in keys]
+    bound = [group_key(below.bind(key), key, item, catalog) for key, item in keys]
     # Columns that depend on a primary key among the keys may be selected without being keys. Adding them as keys does
     # not split a group.
     for var in dict.fromkeys(v for e in above for v in _ungrouped_columns(e, frozenset(written))):
         written.append(var)
-        bound.append(dependent_key(below.compile(var), var, catalog))
+        bound.append(dependent_key(below.bind(var), var, catalog))
     calls = list(dict.fromkeys(c for e in above for c in aggregates_in(e)))
     bound_calls = tuple(bind_aggregate(c, below, catalog, raising=raising) for c in calls)
     if query.grouping_sets and len(keys) != len(bound):

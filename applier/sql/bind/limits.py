@@ -8,7 +8,7 @@ from applier.plan.expr import Call, Const
 from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.compile import ExpressionCompiler
+from applier.sql.typing.compile import compile_expression
 
 
 def drop_exists_limit(condition: query_tree.MatchCondition, catalog: CatalogSnapshot) -> query_tree.MatchCondition:
@@ -40,7 +40,7 @@ def literal_number(expression: tree.Expression | None, clause: str, catalog: Cat
     """Return the number of LIMIT or OFFSET; None when there is no bound."""
     if expression is None:
         return None
-    compiled = ExpressionCompiler(catalog, lambda _: None).compile(expression)
+    compiled = compile_expression(expression, {}, catalog)
     if isinstance(compiled, Call) and len(compiled.args) == 1:
         (compiled,) = compiled.args
     match compiled:

@@ -14,6 +14,7 @@ from applier.plan.expr import Col, Expr, ValueType, nullable
 from applier.plan.nodes import TableFunction
 from applier.sql.bind.conjuncts import conjuncts, on_conditions
 from applier.sql.bind.correlation import expand_outer_rows
+from applier.sql.bind.expressions import ExpressionBinder
 from applier.sql.bind.from_items import BoundItem, FromItems
 from applier.sql.bind.grouping import GroupScope, aggregates_in, bind_group_by
 from applier.sql.bind.levels import Binder, Level, Levels
@@ -48,7 +49,6 @@ from applier.sql.pg_tree.flatten import Flattener, whole_row_refusal
 from applier.sql.pg_tree.query_tree import OuterJoinType, lateral_columns
 from applier.sql.refusal import Reason, Refused
 from applier.sql.sources import from_entries
-from applier.sql.typing.compile import ExpressionCompiler
 
 _OUTER_JOINS = {
     OuterJoinType.LEFT: OuterJoinKind.LEFT,
@@ -110,7 +110,7 @@ class SelectBinder:
             raise Refused(Reason.CONSTRUCT, construct, hint=hint, token=set_calls[0].at)
         group = self._bind_groups(keys, above, having) if query.is_grouped else None
         set_functions = self._bind_set_functions(set_calls, first=len(set_keys))
-        windows = WindowBinder(query, ExpressionCompiler(self._binder.catalog, self.resolve), flatten, self._binder)
+        windows = WindowBinder(query, ExpressionBinder(self._binder.catalog, self.resolve), flatten, self._binder)
         calls = list(dict.fromkeys(c for t in targets for c in window_calls(t)))
         planned = tuple(windows.bind(call) for call in calls)
         window_columns = {
@@ -122,8 +122,8 @@ class SelectBinder:
             found = window_columns.get(expression) if isinstance(expression, tree.WindowFunc) else None
             return self.resolve(expression) if found is None else found
 
-        compiler = ExpressionCompiler(self._binder.catalog, resolve)
-        bound_targets = tuple(compiler.compile(target) for target in targets)
+        above_windows = ExpressionBinder(self._binder.catalog, resolve)
+        bound_targets = tuple(above_windows.bind(target) for target in targets)
         target_subqueries = self._subqueries_of(above)
         return Select(
             number=self.number,
@@ -144,7 +144,7 @@ class SelectBinder:
 
     def compile(self, expression: tree.Expression) -> Expr:
         """Compile an expression over the columns of this query, as they are known at this point."""
-        return ExpressionCompiler(self._binder.catalog, self.resolve).compile(expression)
+        return ExpressionBinder(self._binder.catalog, self.resolve).bind(expression)
 
     def flatten(self, expression: tree.Expression) -> tree.Expression:
         """Return an expression of this query over columns of FROM items alone, its own and those of outer queries."""
@@ -265,10 +265,10 @@ class SelectBinder:
 
     def _bind_set_functions(self, calls: Sequence[tree.SetReturningExpr], first: int = 0) -> tuple[TableFunction, ...]:
         """Bind set-returning functions of the select list; their results are columns from now on."""
-        compiler = ExpressionCompiler(self._binder.catalog, self.resolve)
+        expressions = ExpressionBinder(self._binder.catalog, self.resolve)
         functions: list[TableFunction] = []
         for call in calls:
-            columns = TableFunctions(self._binder.catalog, compiler).bind_call(call)
+            columns = TableFunctions(self._binder.catalog, expressions).bind_call(call)
             if len(columns) != 1:
                 construct = "a function with several columns in the select list"
                 raise Refused(Reason.CONSTRUCT, construct, hint="use it in FROM", token=call.at)
@@ -287,8 +287,8 @@ class SelectBinder:
         parts = [*above, *(() if having is None else (having,))]
         calls = [call for e in parts for call in aggregates_in(e)]
         subqueries = self._subqueries_of([*(key for key, _ in keys), *calls])
-        compiler = ExpressionCompiler(self._binder.catalog, self.resolve)
-        group, scope = bind_group_by(self._query, keys, parts, compiler, self._binder.catalog, raising=self._raising)
+        expressions = ExpressionBinder(self._binder.catalog, self.resolve)
+        group, scope = bind_group_by(self._query, keys, parts, expressions, self._binder.catalog, raising=self._raising)
         self._groups = scope
         condition = None if having is None else self.compile(having)
         having_subqueries = () if having is None else self._subqueries_of([having])

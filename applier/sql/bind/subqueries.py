@@ -8,12 +8,12 @@ from typing import Protocol, assert_never
 from applier.plan.expr import BOOL, Col, Expr, ValueType
 from applier.sql.bind.array_subquery import rewrite_to_array_agg
 from applier.sql.bind.correlation import correlation_of, reads_outside
+from applier.sql.bind.expressions import ExpressionBinder
 from applier.sql.bind.levels import Binder, Levels
 from applier.sql.bind.limits import replace_limit_by_count
 from applier.sql.bound.conditions import is_total
 from applier.sql.bound.nodes import DependentJoin, DependentKind, Select, result_columns
 from applier.sql.pg_tree import query_tree, tree, walk
-from applier.sql.typing.compile import ExpressionCompiler
 
 
 class SelectColumns(Protocol):
@@ -68,11 +68,11 @@ class SubqueryBinder:
                 # No dependent join is computed before the test of another one.
                 return None if isinstance(expression, tree.SubLink) else self._outer.resolve(expression)
 
-            compiler = ExpressionCompiler(self._binder.catalog, resolve)
+            expressions = ExpressionBinder(self._binder.catalog, resolve)
             written = subquery.test if subquery.test is not None else tree.BoolExpr(tree.BoolOperator.AND, ())
-            test = compiler.compile(_flatten_test(written, self._flatten))
+            test = expressions.bind(_flatten_test(written, self._flatten))
             read = [v for v in walk.variables(written) if v.entry != tree.RESULT or v.levels_up]
-            compared = tuple(c.ordinal for v in read if isinstance(c := compiler.compile(self._flatten(v)), Col))
+            compared = tuple(c.ordinal for v in read if isinstance(c := expressions.bind(self._flatten(v)), Col))
         type_ = output[0].type if kind in (DependentKind.VALUE, DependentKind.ARRAY) else BOOL
         return DependentJoin(kind, inner, correlation, test, compared, limited, skipped, subquery.at), type_
 

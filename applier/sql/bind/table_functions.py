@@ -17,10 +17,10 @@ from applier.functions.output_text import input_physical_type
 from applier.functions.text.java_text import MATCHES, MATCHES_BY_FLAGS
 from applier.plan.expr import INT8, TEXT, Call, Const, Expr, ValueType
 from applier.plan.nodes import SetReturningFunction, TableFunction
+from applier.sql.bind.expressions import ExpressionBinder
 from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.compile import ExpressionCompiler
 from applier.sql.typing.interval_literals import literal_micros
 from applier.sql.typing.lookup import check_collation
 from applier.sql.typing.unify import unify
@@ -54,11 +54,11 @@ _MATCHES = {"regexp_matches(text,text)": MATCHES, "regexp_matches(text,text,text
 
 
 class TableFunctions:
-    """Binds calls of set-returning functions; `compiler` compiles their arguments."""
+    """Binds calls of set-returning functions; `expressions` binds their arguments."""
 
-    def __init__(self, catalog: CatalogSnapshot, compiler: ExpressionCompiler) -> None:
+    def __init__(self, catalog: CatalogSnapshot, expressions: ExpressionBinder) -> None:
         self._catalog = catalog
-        self._compiler = compiler
+        self._expressions = expressions
 
     def bind_entry(self, entry: query_tree.FunctionEntry) -> tuple[TableFunction, ...]:
         """Bind the functions of a FROM item: one TableFunction per column."""
@@ -76,12 +76,12 @@ class TableFunctions:
     def bind_call(self, call: tree.Expression) -> tuple[TableFunction, ...]:
         """Bind one call: a TableFunction per column; a plain value is a set of one row."""
         if not isinstance(call, tree.SetReturningExpr):
-            value = self._compiler.compile(call)
+            value = self._expressions.bind(call)
             return (TableFunction(SetReturningFunction.LISTED, (value,), value.type),)
         signature = self._catalog.function(call.function).signature
         pg = self._catalog.pg_type(call.type, -1)
         if signature in _LISTED_JSON:
-            (json,) = (self._compiler.compile(arg) for arg in call.args)
+            (json,) = (self._expressions.bind(arg) for arg in call.args)
             return tuple(_list_json(what, json, pg or json.type.pg) for what, pg in _LISTED_JSON[signature])
         if signature in _SPLIT:
             array = tree.FuncExpr(
@@ -93,19 +93,19 @@ class TableFunctions:
                 call.args,
                 call.at,
             )
-            return (_list_elements(self._compiler.compile(array), pg),)
+            return (_list_elements(self._expressions.bind(array), pg),)
         if signature in _MATCHES:
             return (self._bind_matches(call, _MATCHES[signature], pg),)
         if signature == SET_OF_ITEMS:
             function = self._catalog.built_in(ARRAY_OF_ITEMS)
             array = tree.FuncExpr(function, 0, call.type, 0, 0, call.args, call.at)
             return (
-                TableFunction(SetReturningFunction.MEMBERS, (self._compiler.compile(array),), ValueType.of_column(pg)),
+                TableFunction(SetReturningFunction.MEMBERS, (self._expressions.bind(array),), ValueType.of_column(pg)),
             )
         if signature == "generate_subscripts(anyarray,int4)":
             bounds = (self._compile_bound(name, call) for name in ("array_lower", "array_upper"))
             return (TableFunction(SetReturningFunction.SERIES, tuple(bounds), ValueType.of_column(pg)),)
-        return (self._bind_plain(call, signature, pg, [self._compiler.compile(arg) for arg in call.args]),)
+        return (self._bind_plain(call, signature, pg, [self._expressions.bind(arg) for arg in call.args]),)
 
     def _bind_record_columns(
         self, call: tree.Expression, columns: Sequence[tuple[str, int, int]]
@@ -122,7 +122,7 @@ class TableFunctions:
             raise Refused(
                 Reason.FUNCTION, "this function with a column definition list", hint=hint, token=walk.place_of(call)
             )
-        (json,) = (self._compiler.compile(arg) for arg in walk.arguments(call))
+        (json,) = (self._expressions.bind(arg) for arg in walk.arguments(call))
         return tuple(self._bind_record_column(json, column, walk.place_of(call), rows=rows) for column in columns)
 
     def _bind_record_column(
@@ -145,7 +145,7 @@ class TableFunctions:
 
     def _bind_matches(self, call: tree.SetReturningExpr, signature: str, pg: PgType) -> TableFunction:
         """Bind regexp_matches: each match is an array of its groups, one element of an array of texts."""
-        entry, args = ENTRIES[signature], tuple(self._compiler.compile(arg) for arg in call.args)
+        entry, args = ENTRIES[signature], tuple(self._expressions.bind(arg) for arg in call.args)
         check_collation(entry, call, self._catalog)
         try:
             physical_type = entry.physical_type(args)
@@ -156,7 +156,7 @@ class TableFunctions:
 
     def _compile_bound(self, name: str, call: tree.SetReturningExpr) -> Expr:
         function = self._catalog.built_in(f"{name}(anyarray,int4)")
-        return self._compiler.compile(tree.FuncExpr(function, 0, call.type, 0, 0, call.args, call.at))
+        return self._expressions.bind(tree.FuncExpr(function, 0, call.type, 0, 0, call.args, call.at))
 
     def _bind_plain(
         self, call: tree.SetReturningExpr, signature: str, pg: PgType, args: Sequence[Expr]

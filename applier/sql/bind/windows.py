@@ -10,6 +10,7 @@ from applier.operators.support.listed_frames import is_computable
 from applier.plan.expr import Const, Expr, ValueType
 from applier.plan.window import OF_PEERS, OF_PLACES, Frame, WindowCall, WindowFunction
 from applier.sql.bind.aggregates import bind_aggregate
+from applier.sql.bind.expressions import ExpressionBinder
 from applier.sql.bind.frames import bind_frame
 from applier.sql.bind.group_key import group_key
 from applier.sql.bind.levels import Binder
@@ -18,7 +19,6 @@ from applier.sql.bound.nodes import BoundWindow
 from applier.sql.pg_tree import query_tree, tree, walk
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
-from applier.sql.typing.compile import ExpressionCompiler
 from applier.sql.typing.unify import unify
 
 _FUNCTIONS = {
@@ -78,17 +78,17 @@ def window_calls(expression: tree.Expression) -> Iterator[tree.WindowFunc]:
 
 
 class WindowBinder:
-    """Binds the window functions of one query; `compiler` compiles what they read."""
+    """Binds the window functions of one query; `expressions` binds what they read."""
 
     def __init__(
         self,
         query: query_tree.Query,
-        compiler: ExpressionCompiler,
+        expressions: ExpressionBinder,
         flatten: Callable[[tree.Expression], tree.Expression],
         binder: Binder,
     ) -> None:
         self._query = query
-        self._compiler = compiler
+        self._expressions = expressions
         self._flatten = flatten
         self._catalog = binder.catalog
 
@@ -100,10 +100,10 @@ class WindowBinder:
         keys, order = [], []
         for group in clause.partition:
             expression = self._target(group.reference)
-            keys.append(group_key(self._compiler.compile(expression), expression, group, self._catalog).by)
+            keys.append(group_key(self._expressions.bind(expression), expression, group, self._catalog).by)
         for item in clause.order:
             expression = self._target(item.reference)
-            order.append(sort_key(self._compiler.compile(expression), expression, item, self._catalog))
+            order.append(sort_key(self._expressions.bind(expression), expression, item, self._catalog))
         planned = self._plan_call(call, lambda: bind_frame(clause, tuple(order), self._catalog))
         construct = f"the window function {planned.name} over an order that may have ties"
         hint = "add the primary key to the ORDER BY of the window"
@@ -119,7 +119,7 @@ class WindowBinder:
         function = _FUNCTIONS.get(info.signature)
         if function is None:
             return self._plan_aggregate(call, make_frame())
-        args = [self._compiler.compile(arg) for arg in call.args]
+        args = [self._expressions.bind(arg) for arg in call.args]
         self._check_literal(function, args, call)
         try:
             physical_type = _physical_type(function, args)
@@ -135,7 +135,7 @@ class WindowBinder:
         plain = tree.Aggref(
             call.function, call.type, call.collation, call.input_collation, call.args, (), (), (), call.filter, call.at
         )
-        planned = bind_aggregate(plain, self._compiler, self._catalog, window=True).call
+        planned = bind_aggregate(plain, self._expressions, self._catalog, window=True).call
         result = WindowCall(WindowFunction.AGGREGATE, (), planned.type, frame=frame, aggregate=planned)
         if not is_computable(result):
             construct = f"the aggregate {planned.signature} over a frame with EXCLUDE, or one that may be empty"

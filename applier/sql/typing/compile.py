@@ -1,11 +1,11 @@
 """Typed expressions -> plan expressions: every function is looked up in the allow-list, every physical type checked.
 
-The meaning of a column, a GROUP BY key or an aggregate depends on the node below. A Scope resolves them.
+What columns, GROUP BY keys, aggregates and subqueries are is known before: the binder has resolved them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -39,8 +39,8 @@ from applier.sql.typing.json_paths import compile_json_path
 from applier.sql.typing.lookup import check_collation, check_unchanged, describe_call, find_entry, refuse_unlisted
 from applier.sql.typing.unify import unify
 
-Scope = Callable[[tree.Expression], Expr | None]
-"""Resolves an expression to a value of the node below; None when it must be compiled from its parts."""
+Resolved = Mapping[int, Expr]
+"""Parts of an expression, by identity, that are values of the node below."""
 
 _LENGTH_CASTS = frozenset({"numeric(numeric,int4)", "varchar(varchar,int4,bool)", "bpchar(bpchar,int4,bool)"})
 _SIMILAR = frozenset({"similar_to_escape(text)", "similar_to_escape(text,text)"})
@@ -51,19 +51,22 @@ _CONNECTIVES = {
 }
 
 
-class ExpressionCompiler:
-    """Compiles the expressions of one query level over one scope."""
+def compile_expression(expression: tree.Expression, resolved: Resolved, catalog: CatalogSnapshot) -> Expr:
+    """Compile an expression, some parts of which are resolved; raises Refused when any other part is not proven."""
+    return _Compiler(catalog, resolved).compile(expression)
 
-    def __init__(self, catalog: CatalogSnapshot, scope: Scope) -> None:
+
+class _Compiler:
+    """Compiles one expression."""
+
+    def __init__(self, catalog: CatalogSnapshot, resolved: Resolved) -> None:
         self._catalog = catalog
-        self._scope = scope
+        self._resolved = resolved
         self._subjects: list[Expr] = []
 
     def compile(self, expression: tree.Expression) -> Expr:
-        """Compile an expression; raises Refused when any part of it is not proven."""
-        resolved = self._scope(expression)
-        if resolved is not None:
-            return resolved
+        if (found := self._resolved.get(id(expression))) is not None:
+            return found
         match expression:
             case tree.Var():
                 raise unknown("a column without a known source")

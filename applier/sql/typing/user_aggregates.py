@@ -17,7 +17,7 @@ from applier.sql.catalog_snapshot import FIRST_USER_OID, AggregateInfo, CatalogS
 from applier.sql.pg_tree import tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.casts import OTHER_TYPE
-from applier.sql.typing.compile import ExpressionCompiler
+from applier.sql.typing.compile import compile_expression
 from applier.sql.typing.lookup import check_unchanged
 from applier.sql.typing.unify import unify
 
@@ -57,12 +57,12 @@ def plan_fold(call: tree.Aggref, args: Sequence[Expr], catalog: CatalogSnapshot,
 def _build_fold(aggregate: AggregateInfo, call: tree.Aggref, args: Sequence[Expr], catalog: CatalogSnapshot) -> Fold:
     state = _state_type(aggregate, call, catalog)
     columns = [state, *(arg.type for arg in args)]
-    compiler = ExpressionCompiler(catalog, lambda e: _resolve_column(e, columns))
     variables = tuple(tree.Var(tree.ARGUMENT, i + 1, c.pg.oid, -1, 0, 0, None) for i, c in enumerate(columns))
 
     def apply(function: int, result: int, arguments: tuple[tree.Expression, ...]) -> Expr:
         plain = tree.FuncExpr(function, 0, result, call.input_collation, call.input_collation, arguments, None)
-        return compiler.compile(plain)
+        resolved = {id(v): Col(v.number - 1, columns[v.number - 1]) for v in variables}
+        return compile_expression(plain, resolved, catalog)
 
     step = _convert_to_state_type(apply(aggregate.step, state.pg.oid, variables), state)
     seeded = aggregate.strict and not aggregate.has_initial
@@ -99,12 +99,6 @@ def _state_type(aggregate: AggregateInfo, call: tree.Aggref, catalog: CatalogSna
     if unknown or info.name.startswith(("any", "internal")):
         raise UnsuitableArguments(f"a state of type {info.display}", hint=_HINT)
     return ValueType(catalog.pg_type(oid, -1), input_physical_type(info.name))
-
-
-def _resolve_column(expression: tree.Expression, columns: Sequence[ValueType]) -> Expr | None:
-    if isinstance(expression, tree.Var) and expression.entry == tree.ARGUMENT:
-        return Col(expression.number - 1, columns[expression.number - 1])
-    return None
 
 
 def _convert_to_state_type(step: Expr, state: ValueType) -> Expr:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -11,6 +10,7 @@ from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.long_refreshes import LongRefreshes
 from applier.refresh.refresh import Refresh, RefreshResult
 from applier.refresh.strategy import RefreshMethod, RefreshReason, Strategy
+from applier.refresh.worker_pool import WorkerPool
 from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.table_schema import TableId
 
@@ -29,14 +29,15 @@ def test_one_that_raises_does_not_take_the_others_along() -> None:
     def fail(error: Exception) -> RefreshResult:
         raise error
 
-    with ThreadPoolExecutor(1) as workers:
-        long_refreshes = LongRefreshes(workers, lambda: finished.append(1))
-        one, two, three, four = (refresh(i) for i in range(1, 5))
-        good = {r.table.id: RefreshResult(r, None, datetime.now(UTC), 1.0) for r in (one, four)}
-        long_refreshes.start(one, lambda: good[1])
-        long_refreshes.start(two, lambda: fail(OverflowError("a secret")))
-        long_refreshes.start(three, lambda: fail(Infrastructure("the broker is away")))
-        long_refreshes.start(four, lambda: good[4])
+    workers = WorkerPool(lambda: 1, "long")
+    long_refreshes = LongRefreshes(workers, lambda: finished.append(1))
+    one, two, three, four = (refresh(i) for i in range(1, 5))
+    good = {r.table.id: RefreshResult(r, None, datetime.now(UTC), 1.0) for r in (one, four)}
+    long_refreshes.start(one, lambda: good[1])
+    long_refreshes.start(two, lambda: fail(OverflowError("a secret")))
+    long_refreshes.start(three, lambda: fail(Infrastructure("the broker is away")))
+    long_refreshes.start(four, lambda: good[4])
+    workers.close()
     finished_refreshes = long_refreshes.find_finished()
     results = {result.refresh.table.id: result for result in long_refreshes.take_finished(finished_refreshes)}
     assert results[1] is good[1] and results[4] is good[4] and not long_refreshes.has_any

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from applier.refresh.cost_model import Prediction
+from applier.refresh.gates import SkipReason
 from applier.refresh.strategy import (
     FEW_CHANGES,
     FullForbidden,
@@ -153,3 +155,10 @@ def test_only_a_user_may_ask_for_what_the_policy_forbids() -> None:
     assert choose_strategy(replace(strict, reinitialize=ASKED)).method is RefreshMethod.FULL
     with pytest.raises(FullForbidden, match="a view was replaced"):
         choose_strategy(replace(strict, reinitialize=FOLLOWED))
+
+
+def test_every_reason_of_the_history_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "modes.md").read_text()
+    # A refresh without changes leaves no line.
+    written = {reason.value for reason in [*RefreshReason, *SkipReason]} - {RefreshReason.UNCHANGED.value}
+    assert [reason for reason in sorted(written) if f"`{reason}`" not in page] == []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -52,6 +51,7 @@ from applier.runtime.tick import run_tick
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.downstream import Downstream
 from applier.sinks.kafka.publisher import TopicPublisher
+from applier.sinks.kafka.sink import TopicSink
 from applier.sinks.postgres.committed_rows import CommittedRows
 from applier.sinks.postgres.progressive import EarlyParts
 from applier.sinks.postgres.sink import PostgresSink
@@ -179,6 +179,12 @@ class Ticks:
             time.sleep(0.05)
 
     @property
+    def topics(self) -> TopicSink:
+        """The topics of these ticks, which were made with a publisher."""
+        assert self.writer.downstream.topics is not None
+        return self.writer.downstream.topics
+
+    @property
     def leases(self) -> float:
         return (REGISTRY.get_sample_value("pg_trickle_open_leases") or 0.0) - self.leases_before
 
@@ -227,14 +233,15 @@ def make_ticks(
                 Holds(catalog, lab.traces, lambda: 0),
             )
             sources = CapturedSources(catalog, lab.traces)
-            workers = WorkerPool(lambda: 2, "compute")
-            cleanup.callback(workers.close)
+            workers, long_workers, writers = (WorkerPool(lambda: 2, name) for name in ("compute", "long", "write"))
+            for pool in (workers, long_workers, writers):
+                cleanup.callback(pool.close)
             computer = Computer(
                 spark=spark,
                 traces=lab.traces,
                 states=StateStore(spark),
                 workers=workers,
-                long_refreshes=LongRefreshes(cleanup.enter_context(ThreadPoolExecutor(2)), lambda: None),
+                long_refreshes=LongRefreshes(long_workers, lambda: None),
                 in_postgres=FullInPostgres(database, STAGED_ROWS),
                 open_early_parts=lambda: EarlyParts(session_database(), lambda: 4096),
                 staging=Staging(database, above=STAGED_ROWS),
@@ -250,7 +257,7 @@ def make_ticks(
 
             results = result_writer(session)
             long_writes = LongWrites(
-                cleanup.enter_context(ThreadPoolExecutor(2)),
+                writers,
                 lambda: None,
                 lambda confirm: result_writer(WriteSession(session_database()), confirm),
             )

@@ -50,7 +50,7 @@ class Bench:
         """Begin again, as after a crash of the applier: what was only in memory is gone."""
         drop_leftovers(self.ticks.lab.url)
         self.ticks = self._make(self._topics.open)
-        self.ticks.writer.downstream.open_topics()
+        self.ticks.topics.open()
 
     def change(self, *statements: str) -> int:
         """Run statements of `b`, in one commit; return their change rows."""
@@ -68,9 +68,8 @@ class Bench:
             is_busy = self.ticks.computer.long_refreshes.has_any or self.ticks.writer.long_writes.has_any
             if not is_busy and not self.one(LAGGING % self.ticks.lab.now):
                 break
-        downstream = self.ticks.writer.downstream
-        downstream.wake()
-        downstream.publish()
+        self.ticks.writer.downstream.wake()
+        self.ticks.topics.publish()
         assert self.ticks.delta_sink.flush() == []
 
     def postgres(self, name: str) -> Counter[tuple[Any, ...]]:

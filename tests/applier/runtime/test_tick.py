@@ -84,7 +84,7 @@ def test_a_sink_fails_and_the_stream_tables_are_dropped(make_ticks: Callable[...
     ticks.lab.step()
     ticks.run()
     with pytest.raises(Infrastructure, match="broker"):
-        ticks.writer.downstream.publish()
+        ticks.topics.publish()
     assert ticks.delta_sink.flush() == []
     assert ticks.leases >= 2, "the queues of both sinks"
     ticks.wait_for_long()

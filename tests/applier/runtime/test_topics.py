@@ -34,7 +34,7 @@ def test_a_full_result_while_the_topic_is_behind(make_ticks: Callable[..., Ticks
     create(ticks, few=FEW)
     ticks.lab.step()
     ticks.run()
-    downstream.publish()
+    ticks.topics.publish()
     assert_topic_holds(ticks, topics)
     limit, downstream._max_rows = downstream._max_rows, lambda: 0
     for _ in range(2):
@@ -47,11 +47,11 @@ def test_a_full_result_while_the_topic_is_behind(make_ticks: Callable[..., Ticks
     ticks.run()
     assert ticks.lab.differences("few", FEW) == 0
     # Only now the topic has its first delta.
-    downstream.publish()
+    ticks.topics.publish()
     downstream._max_rows = limit
     change(ticks)
     ticks.run()
-    downstream.publish()
+    ticks.topics.publish()
     assert_topic_holds(ticks, topics)
     assert ticks.delta_sink.flush() == []
     ticks.assert_all_closed()
@@ -66,7 +66,7 @@ def test_a_repair_does_not_wait_for_its_topic(
     create(ticks, few=FEW)
     ticks.lab.step()
     ticks.run()
-    downstream.publish()
+    ticks.topics.publish()
     [few] = ticks.tables.planned.values()
     rows = pa.table({"c0": pa.array(range(3_000), pa.int32()), "c1": pa.array([1] * 3_000, pa.int64())})
     lengthy = MemoryDelta(
@@ -83,9 +83,9 @@ def test_a_repair_does_not_wait_for_its_topic(
     monkeypatch.setattr(TopicPublisher, "frontier", lambda *_: ORIGIN)
     downstream.add(few, lengthy)
     downstream.wake()
-    publishing = threading.Thread(target=downstream.publish)
+    publishing = threading.Thread(target=ticks.topics.publish)
     publishing.start()
-    while few.id not in downstream._publishing:
+    while few.id not in ticks.topics._publishing:
         time.sleep(0.01)
     connection = ticks.lab.connection
     connection.execute("UPDATE pgtrickle.pgt_stream_tables SET sinks_differ_since = now()")
@@ -96,5 +96,5 @@ def test_a_repair_does_not_wait_for_its_topic(
     assert time.monotonic() - began < 15 and ticks.lab.differences("few", FEW) == 0
     publishing.join()
     monkeypatch.undo()
-    downstream.publish()
+    ticks.topics.publish()
     assert_topic_holds(ticks, topics)

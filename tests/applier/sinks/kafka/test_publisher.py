@@ -186,11 +186,12 @@ def test_a_stream_table_is_forgotten_while_it_is_published(topics: Topics, monke
 
     monkeypatch.setattr(TopicPublisher, "publish", publish_until_forgotten)
     downstream = Downstream(topics.open, None)
+    assert downstream.topics is not None
     rows = dict.fromkeys(range(10_000), 1)
-    downstream.follow(ONE.id)
+    downstream.followed.follow(ONE.id)
     downstream.add(ONE, delta(rows, 0, 10))
     downstream.wake()
-    publishing = threading.Thread(target=downstream.publish)
+    publishing = threading.Thread(target=downstream.topics.publish)
     publishing.start()
     assert in_second_part.wait(30)
     assert any(isinstance(r, Progress) and r.part for r in topics.progress())
@@ -203,12 +204,12 @@ def test_a_stream_table_is_forgotten_while_it_is_published(topics: Topics, monke
     assert downstream.is_drained([ONE.id])
     downstream.add(ONE, delta({1: 1}, 10, 20))
     assert downstream.is_drained([ONE.id]), "a delta after one that was dropped would leave a gap"
-    downstream.follow(ONE.id)
+    downstream.followed.follow(ONE.id)
     downstream.add(ONE, delta({1: 1}, 0, 20))
-    downstream.publish()
+    downstream.topics.publish()
     assert not downstream.is_drained([ONE.id]), "its tick may queue more with the same frontier"
     downstream.wake()
-    downstream.publish()
+    downstream.topics.publish()
     assert topics.replay(ONE).rows == Counter({(1,): 1})
     assert downstream.frontiers(ONE) == {TOPIC: Lsn(20)}
 
@@ -274,43 +275,46 @@ def test_ticks_do_not_wait_for_a_broker(topics: Topics) -> None:
         return topics.open()
 
     downstream, ticks = Downstream(open_publisher, None), threading.current_thread()
+    assert downstream.topics is not None
 
     def on_another_thread(run: Callable[[], object]) -> None:
         thread = threading.Thread(target=run)
         thread.start()
         thread.join()
 
-    assert downstream.frontiers(ONE) == {TOPIC: ORIGIN} and downstream.unfollowed(ONE) == {TOPIC: None}
+    assert downstream.frontiers(ONE) == {TOPIC: ORIGIN} and downstream.topics.frontier(ONE) is None
     assert downstream.follow_from(ONE) == {}
     downstream.add(ONE, delta({1: 1}, 10, 20))
     assert not downstream.is_drained([ONE.id]) and not downstream.drain(ONE.id)
     is_away = False
-    on_another_thread(downstream.open_topics)
+    on_another_thread(downstream.topics.open)
     assert downstream.follow_from(ONE) == {TOPIC: ORIGIN}
     downstream.add(ONE, delta({1: 1}, 0, 20))
     downstream.wake()
-    on_another_thread(downstream.publish)
+    on_another_thread(downstream.topics.publish)
     assert topics.replay(ONE).rows == Counter({(1,): 1}) and downstream.is_drained([ONE.id])
 
 
 def test_the_backlog_of_the_topics_is_bounded(topics: Topics) -> None:
     downstream = Downstream(topics.open, None, lambda: 10)
+    assert downstream.topics is not None
     for table in (ONE, TWO):
-        downstream.follow(table.id)
+        downstream.followed.follow(table.id)
     downstream.add(ONE, delta(dict.fromkeys(range(5), 1), 0, 10))
     downstream.add(ONE, delta({5: 1}, 10, 20))
     downstream.wake()
-    assert downstream.follows(ONE.id)
+    assert downstream.followed.unfollowed_sinks(ONE.id) == []
     downstream.add(TWO, delta(dict.fromkeys(range(20), 1), 0, 20))
     downstream.wake()
     downstream.add(ONE, delta({6: 1}, 20, 30))
-    assert not downstream.follows(ONE.id) and not downstream.follows(TWO.id) and not downstream.is_drained([])
+    assert all(downstream.followed.unfollowed_sinks(table.id) == [TOPIC] for table in (ONE, TWO))
+    assert not downstream.is_drained([])
     assert downstream.follow_from(ONE) == {}, "its first delta is still queued"
     with downstream.queued(ONE.id) as queued:
         assert [each.lsn_range.upper.value for each in queued] == [10]
-    downstream.publish()
+    downstream.topics.publish()
     assert downstream.follow_from(ONE) == {TOPIC: Lsn(10)} and downstream.follow_from(TWO) == {TOPIC: Lsn(20)}
     downstream.add(ONE, delta({5: 1, 6: 1}, 10, 30))
     downstream.wake()
-    downstream.publish()
+    downstream.topics.publish()
     assert downstream.is_drained([]) and topics.replay(ONE).rows == Counter({(i,): 1 for i in range(7)})

@@ -279,7 +279,7 @@ def test_several_stream_tables_in_one_transaction(db: Connection, database: str)
 
     def both(old: int, new: int) -> None:
         """Apply the delta from one content to the next to both."""
-        with to.group_commit():
+        with to.session.group_commit():
             for table in (one, other):
                 change = delta(table, states[old], states[new], (10 * old + 10, 10 * new + 10))
                 to.apply(table, change, NOW, executed("changes"))
@@ -302,7 +302,7 @@ def test_several_stream_tables_in_one_transaction(db: Connection, database: str)
     assert [held(db, table) for table in (one, other)] == [states[1]] * 2
     # A refused row affects only its own stream table.
     db.execute("ALTER TABLE other ADD CHECK (a <> 5)")
-    with to.group_commit():
+    with to.session.group_commit():
         to.apply(one, delta(one, states[1], states[2], (20, 30)), NOW, executed("changes"))
         with pytest.raises(TargetError, match=r"a = 5 .*check violation"):
             to.apply(other, delta(other, states[1], states[2], (20, 30)), NOW, executed("changes"))

@@ -256,7 +256,7 @@ def test_a_change_is_merged_part_by_part_unless_the_users_constraints_forbid_it(
     weights = Counter(second)
     weights.subtract(first)
     change = staged(database, table, zframe(spark, table, weights), (10, 20))
-    with to._session.connection.cursor() as cursor:
+    with to.session.connection.cursor() as cursor:
         assert can_merge_in_any_order(cursor, table, change) is not unique
     # Rows first, in parallel to the ticks; then the frontier.
     early_parts(database).apply(table, change)
