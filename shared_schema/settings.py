@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeVar
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared_schema.errors import SettingsError, TrickleError
@@ -73,6 +73,15 @@ class SharedSettings(BaseSettings):
         except TrickleError as error:
             raise ValueError(error.problem) from error
 
+    @model_validator(mode="after")
+    def _check_slot_lag(self) -> SharedSettings:
+        warning, critical = self.slot_lag_warning_threshold_mb, self.slot_lag_critical_threshold_mb
+        if critical < warning:
+            raise ValueError(
+                f"slot_lag_critical_threshold_mb ({critical}) is less than slot_lag_warning_threshold_mb ({warning})"
+            )
+        return self
+
 
 S = TypeVar("S", bound=SharedSettings)
 
@@ -84,7 +93,10 @@ def load_settings(cls: type[S], **overrides: Any) -> S:
         return cls(**given)
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0]) if first["loc"] else "settings"
+        if not first["loc"]:
+            problem = first["msg"].removeprefix("Value error, ")
+            raise SettingsError(f"settings: {problem}", hint=f"change one of them: {ENV_PREFIX}… or a flag") from None
+        name = str(first["loc"][0])
         raise SettingsError(
             f"setting {name}: {first['msg']}",
             hint=f"set {ENV_PREFIX}{name.upper()} or the flag --{name.replace('_', '-')}",

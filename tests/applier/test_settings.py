@@ -14,7 +14,7 @@ from applier.settings import ApplierSettings
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.wal.catalog import stored_settings
 from shared_schema.errors import SettingsError
-from shared_schema.settings import load_settings
+from shared_schema.settings import SharedSettings, load_settings
 from shared_schema.stored_settings import describe_settings, merge_settings
 
 Connection = psycopg.Connection[tuple[object, ...]]
@@ -92,6 +92,30 @@ def test_what_is_no_setting_of_the_database(db: Connection, name: str) -> None:
             db.execute(f"SELECT pgtrickle.{call}".encode(), (name,))
     with pytest.raises(errors.CantChangeRuntimeParam, match="state_dir"):
         db.execute("SELECT pgtrickle.set_setting('state_dir', '/tmp')")
+
+
+@pytest.mark.parametrize("cls", [ApplierSettings, ConsumerSettings])
+def test_a_critical_lag_below_that_of_the_warning_is_refused(
+    db: Connection, cls: type[SharedSettings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "slot_lag_{}_threshold_mb"
+    less = r"slot_lag_critical_threshold_mb \({}\) is less than slot_lag_warning_threshold_mb \({}\)"
+    for level, value, said in (("critical", "99", (99, 100)), ("warning", "1025", (1024, 1025))):
+        with pytest.raises(errors.InvalidParameterValue, match=less.format(*said)):
+            db.execute("SELECT pgtrickle.set_setting(%s, %s)", (name.format(level), value))
+        with pytest.raises(SettingsError, match=less.format(*said)) as refused:
+            load_settings(cls, database_url="x", **{name.format(level): value})
+        assert "\n" not in refused.value.problem and refused.value.hint
+    assert read_stored(db) == {}
+    db.execute("SELECT pgtrickle.set_setting(%s, '50')", (name.format("warning"),))
+    db.execute("SELECT pgtrickle.set_setting(%s, '50')", (name.format("critical"),))
+    with pytest.raises(errors.InvalidParameterValue, match=less.format(50, 100)):
+        db.execute("SELECT pgtrickle.reset_setting(%s)", (name.format("warning"),))
+    assert {value for value, _ in read_stored(db).values()} == {"50"}
+    # One of them where the program is started, the other one in the database.
+    monkeypatch.setenv("PG_TRICKLE_SLOT_LAG_WARNING_THRESHOLD_MB", "60")
+    with pytest.raises(SettingsError, match=less.format(50, 60) + ", in the database"):
+        merge_settings(cls, {"database_url": "x"}, read_stored(db))
 
 
 def test_a_setting_is_part_of_its_transaction(db: Connection) -> None:

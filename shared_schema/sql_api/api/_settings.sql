@@ -108,3 +108,21 @@ BEGIN
     stored := CASE WHEN d.kind = 'boolean' THEN stored::boolean::text
                    WHEN d.kind = 'integer' THEN stored::int8::text ELSE stored END;
 END $$;
+
+-- Raises an error when settings that belong together do not fit: the programs would refuse them at their next start.
+CREATE OR REPLACE FUNCTION pgtrickle._check_stored_settings() RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    warning   numeric;
+    critical  numeric;
+BEGIN
+    SELECT min(coalesce(s.value, d.default_value)::numeric) FILTER (WHERE d.name = 'slot_lag_warning_threshold_mb'),
+           min(coalesce(s.value, d.default_value)::numeric) FILTER (WHERE d.name = 'slot_lag_critical_threshold_mb')
+    INTO warning, critical
+    FROM pgtrickle.pgt_setting_definitions d LEFT JOIN pgtrickle._stored_settings() s ON s.name = d.name
+    WHERE d.name LIKE 'slot\_lag\_%';
+    IF critical < warning THEN
+        RAISE EXCEPTION 'slot_lag_critical_threshold_mb (%) is less than slot_lag_warning_threshold_mb (%)', critical, warning
+            USING HINT = 'Set the other one first.', ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;

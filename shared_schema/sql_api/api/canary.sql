@@ -99,17 +99,17 @@ BEGIN
                                 canary.pgt_relid::regclass),
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Columns of the same name are compared, as text: what a reader sees. Others only one of them has.
+    -- Columns of the same name are compared, as text: what a reader sees. Others only one of them has. A column may be called t.
     SELECT string_agg(format('t.%I', a.attname), ', ' ORDER BY a.attnum) INTO shared
     FROM pg_attribute a JOIN pg_attribute b ON b.attrelid = canary.pgt_relid AND b.attname = a.attname
         AND b.attnum > 0 AND NOT b.attisdropped
     WHERE a.attrelid = st.pgt_relid AND a.attnum > 0 AND NOT a.attisdropped;
     RETURN QUERY EXECUTE format($q$
         WITH current_rows AS (
-            SELECT k.v, row_number() OVER (PARTITION BY k.v) AS copy, to_jsonb(t) AS shown
+            SELECT k.v, row_number() OVER (PARTITION BY k.v) AS copy, to_jsonb(t.*) AS shown
             FROM %1$s t CROSS JOIN LATERAL (SELECT ROW(%3$s)::text COLLATE "C" AS v) k
         ), canary_rows AS (
-            SELECT k.v, row_number() OVER (PARTITION BY k.v) AS copy, to_jsonb(t) AS shown
+            SELECT k.v, row_number() OVER (PARTITION BY k.v) AS copy, to_jsonb(t.*) AS shown
             FROM %2$s t CROSS JOIN LATERAL (SELECT ROW(%3$s)::text COLLATE "C" AS v) k
         )
         SELECT CASE WHEN n.v IS NULL THEN 'current' ELSE 'canary' END, coalesce(c.shown, n.shown)

@@ -9,6 +9,7 @@ BEGIN
     INSERT INTO pgtrickle.pgt_settings AS s (name, value) VALUES (checked.known, checked.stored)
     ON CONFLICT ON CONSTRAINT pgt_settings_pkey
     DO UPDATE SET value = excluded.value, set_by = excluded.set_by, set_at = now();
+    PERFORM pgtrickle._check_stored_settings();
     PERFORM pgtrickle._announce_setting(checked.known);
 END $$;
 COMMENT ON FUNCTION pgtrickle.set_setting IS
@@ -25,6 +26,7 @@ BEGIN
                   ERRCODE = 'undefined_object';
     END IF;
     DELETE FROM pgtrickle.pgt_settings s WHERE s.name = setting;
+    PERFORM pgtrickle._check_stored_settings();
     PERFORM pgtrickle._announce_setting(setting);
 END $$;
 COMMENT ON FUNCTION pgtrickle.reset_setting IS 'Undo set_setting(): the setting has its default again, or the value of ALTER DATABASE.';

@@ -126,6 +126,19 @@ def test_rows_are_compared_at_one_frontier_only(db: Connection) -> None:
         db.execute("SELECT pgtrickle.canary_promote('sales')")
 
 
+def test_columns_may_be_called_like_what_the_comparison_uses(db: Connection) -> None:
+    columns = "kind AS t, amount AS v, 1 AS k, 2 AS copy, 3 AS shown"
+    db.execute("SELECT pgtrickle.create_stream_table('odd', %s)", (f"SELECT {columns} FROM orders",))
+    db.execute("SELECT pgtrickle.canary_begin('odd', %s)", (f"SELECT {columns}, 4 AS more FROM orders",))
+    fill(db, "odd", "('a', 1, 1, 2, 3), ('b', 1, 1, 2, 3)")
+    fill(db, "odd__canary", "('a', 1, 1, 2, 3, 4), ('c', 1, 1, 2, 3, 4)")
+    rest = {"v": 1, "k": 1, "copy": 2, "shown": 3}
+    assert rows(db, "SELECT row_source, diff_row FROM pgtrickle.canary_diff('odd')") == [
+        ("current", {"t": "b", **rest}),
+        ("canary", {"t": "c", **rest, "more": 4}),
+    ]
+
+
 def test_rows_that_are_not_of_their_query_are_not_compared(db: Connection) -> None:
     begin(db)
     for name in ("sales", "sales__canary"):
