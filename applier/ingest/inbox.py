@@ -13,7 +13,6 @@ from typing import assert_never
 
 import numpy as np
 
-from applier.errors import StreamLost
 from applier.ingest.source_times import SourceTimes
 from applier.trace.align import LSN
 from applier.trace.stamped_rows import Chunk, Pending, Run, StampedRow
@@ -24,8 +23,6 @@ from shared_schema.progress import Capture, Checkpoint, ComparedRange, Offsets, 
 from shared_schema.table_schema import TableId
 
 TopicPartition = tuple[str, int]
-
-COPY_AGAIN = "copy the tables again: stop pg-trickle-cdc, run `pg-trickle-cdc resync`, start it, start the applier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +38,19 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """Rows of one partition were deleted before they were read, and no capture replaces them."""
+
+    at: TopicPartition
+    table: TableId
+    first: int
+    """The first offset that exists."""
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A message of a relation could not be decoded; its commit is at `since` or later."""
+    """A row of a relation could not be decoded, or was deleted; its commit is at `since` or later."""
 
     table: TableId
     since: Lsn
@@ -129,7 +137,7 @@ class Inbox:
         that time and this position, which is that of a capture."""
         self._unreadable: dict[TableId, Unreadable] = {}
         self._bytes = 0
-        self._awaited: set[TopicPartition] = set()
+        self._awaited: dict[TopicPartition, TableId] = {}
         """Partitions in which the T row of that capture has not arrived yet."""
 
     def count_bytes(self, size: int) -> None:
@@ -172,7 +180,12 @@ class Inbox:
         """Note that rows of a partition are lost; it is read from its first offset, and counts from its capture on."""
         self._next[skipped.at] = max(self._next.get(skipped.at, 0), skipped.first)
         self.gaps[skipped.table] = max(self.gaps.get(skipped.table, ORIGIN), skipped.until)
-        self._awaited.add(skipped.at)
+        self._awaited[skipped.at] = skipped.table
+
+    def lose(self, lost: Lost) -> None:
+        """Note that rows of a partition are lost: of its relation nothing is known from the frontier on."""
+        self._next[lost.at] = max(self._next.get(lost.at, 0), lost.first)
+        self._unreadable[lost.table] = Unreadable(lost.table, self.frontier, lost.problem)
 
     def add_row(self, at: TopicPartition, offset: int, stamped: StampedRow) -> None:
         """Add a change row. One before the start is already in its trace and is dropped; a repeated one counts once."""
@@ -184,7 +197,7 @@ class Inbox:
             self._pending[table].add(stamped)
             is_truncate = stamped.row.op is Op.TRUNCATE and stamped.row.values is None
             if is_truncate and stamp.lsn == self.gaps.get(table):
-                self._awaited.discard(at)
+                self._awaited.pop(at, None)
 
     def add_chunk(self, at: TopicPartition, offsets: np.ndarray, chunk: Chunk) -> None:
         """Add many rows of one partition, in its order; `offsets` are theirs."""
@@ -234,9 +247,7 @@ class Inbox:
                 self.frontier < frontier <= until for until in self.gaps.values()
             ):
                 continue
-            if self._awaited:
-                topics = ", ".join(sorted({topic for topic, _ in self._awaited}))
-                raise StreamLost(f"a copy on {topics} was deleted before all of it was read", hint=COPY_AGAIN)
+            self._give_up_captures()
             if frontier >= self.frontier:
                 self.progress = progress
             self.frontier = max(self.frontier, frontier)
@@ -244,6 +255,13 @@ class Inbox:
         if len(self._compared) > 1:
             self._compared = {since: r for since, r in self._compared.items() if r.until > self.frontier}
         return self.frontier
+
+    def _give_up_captures(self) -> None:
+        """Note the captures whose beginning has not arrived, although everything up to them was read."""
+        for (topic, _), table in self._awaited.items():
+            problem = f"a copy on topic {topic} was deleted before all of it was read"
+            self._unreadable[table] = Unreadable(table, self.gaps[table], problem)
+        self._awaited.clear()
 
     def _note_compared(self, record: Progress) -> None:
         if (server := _history_of(record)) != self._compared_server:

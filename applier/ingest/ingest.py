@@ -102,6 +102,9 @@ class Ingest:
                     extra={"table": str(skipped.table), "capture": str(skipped.until)},
                 )
                 self._inbox.skip(skipped)
+            for lost in found.lost:
+                log.error("rows were deleted before they were read", extra={"table": str(lost.table)})
+                self._inbox.lose(lost)
         self._is_stopping = False
         self._checkpoint = f"/pg-trickle-ingest-{uuid.uuid4().hex}"
         self._row_files = Scratch(self._settings.scratch_dir, "rows")

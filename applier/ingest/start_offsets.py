@@ -3,6 +3,7 @@
 Retention deletes rows from the beginning of a topic. Rows that were deleted before they were read are lost, and the
 rows after them have no meaning until the table is captured again: the T row of the capture removes everything before
 it. So a partition that begins after the position that is needed is read from its beginning, and counts from that T row.
+Without such a capture nothing is known of that table until it is copied again; the others go on.
 
 The progress topic is read from a checkpoint on: that of the last record up to the traces' frontier, or a later one if
 too many records follow it. Records in between are not needed, they only let the frontier advance in smaller steps.
@@ -19,7 +20,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from applier.errors import StreamLost
-from applier.ingest.inbox import COPY_AGAIN, Skipped
+from applier.ingest.inbox import Lost, Skipped
 from applier.ingest.stream import client_options, reaching_kafka
 from applier.settings import ApplierSettings
 from shared_schema.lsn import Lsn
@@ -44,10 +45,23 @@ MAX_RECORDS = 20_000
 
 @dataclass
 class StartOffsets:
-    """Per partition the offset to read from, and the partitions of which rows are missing."""
+    """Per partition the offset to read from, and the partitions of which rows are missing: a capture replaces those
+    that are `skipped`, and nothing those that are `lost`."""
 
     offsets: Offsets = field(default_factory=lambda: defaultdict(dict))
     skipped: list[Skipped] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
+
+    def note_missing(self, at: tuple[str, int], table: TableId, first: int, capture: Lsn | None) -> None:
+        """Note that the rows of a partition before offset `first` are missing; a capture replaces them, or nothing."""
+        if capture is not None:
+            self.skipped.append(Skipped(at, table, first, capture))
+            return
+        problem = (
+            f"they were deleted from topic {at[0]} before they were read: the applier was down for longer than the"
+            " topic's retention"
+        )
+        self.lost.append(Lost(at, table, first, problem))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +74,8 @@ class _ProgressContent:
 
 
 def find_start_offsets(settings: ApplierSettings, positions: Offsets, frontier: Lsn) -> StartOffsets:
-    """Return where reading starts, for positions that are complete up to `frontier`; StreamLost when rows are missing
-    and no capture replaces them."""
+    """Return where reading starts, for positions that are complete up to `frontier`; StreamLost when they are those of
+    other topics."""
     prefix, options = settings.topic_prefix, client_options(settings)
     found, content = StartOffsets(), None
     if positions and not any(table_of_topic(prefix, topic) for topic in positions):
@@ -89,20 +103,9 @@ def find_start_offsets(settings: ApplierSettings, positions: Offsets, frontier: 
                     content = content or _read_progress(consumer, progress_topic(prefix), frontier)
                     # After the last row of a partition only the marker of its transaction follows, which is no loss.
                     if content.ends.get(topic, {}).get(partition, first) > needed:
-                        until = _find_capture(content, table, topic, frontier)
-                        found.skipped.append(Skipped((topic, partition), table, first, until))
+                        capture = content.captures.get(table, frontier)
+                        found.note_missing((topic, partition), table, first, capture if capture > frontier else None)
     return found
-
-
-def _find_capture(content: _ProgressContent, table: TableId, topic: str, frontier: Lsn) -> Lsn:
-    capture = content.captures.get(table)
-    if capture is None or capture <= frontier:
-        raise StreamLost(
-            f"change rows of {table} were deleted from topic {topic} before they were read: the applier was down for "
-            "longer than the topic's retention",
-            hint=COPY_AGAIN,
-        )
-    return capture
 
 
 def _read_progress(consumer: Consumer, topic: str, frontier: Lsn) -> _ProgressContent:

@@ -24,25 +24,20 @@ from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.explain_query import plan_report
 from applier.refresh.strategy import FullPolicy, RefreshMode
 from applier.sql.analyze.analyze import AnalyzedQuery, canonical_query
+from applier.sql.by_itself import CHANGES_BY_ITSELF, is_steady
 from applier.sql.catalog_snapshot import FIRST_USER_OID
 from applier.sql.identity import Renamed, restate, tree_digest
 from applier.sql.lexical import without_digests
 from applier.sql.plan_query import StoredQuery, analyze_query, plan_analyzed
-from applier.sql.refusal import DefinitionError, Reason, Refused
+from applier.sql.refusal import DefinitionError, Refused
 from applier.sql.sources import SYSTEM_SCHEMAS
 from shared_schema.dependency_facts import DependencyFacts
 from shared_schema.table_schema import TableId
 
 log = logging.getLogger(__name__)
 
-CHANGES_BY_ITSELF = frozenset({Reason.VOLATILE, Reason.CURRENT_TIME, Reason.SESSION})
-"""Refusals of queries whose result changes by itself: only an explicit mode FULL accepts them."""
-
 ATTEMPTS = 3
 """How often a query is analysed while what it reads is being altered."""
-
-CALLS_FUNCTIONS = "/* functions:"
-"""The first words of a stored query that calls user functions: it is not known what those read."""
 
 MAX_UNFINISHED = 2
 """After so many times that planning a query began and never ended, it is not tried again by itself."""
@@ -123,7 +118,7 @@ class StreamTablePlanner:
         except Refused as refused:
             if not _may_postgres_run(row, refused):
                 raise
-            steady = refused.reason not in CHANGES_BY_ITSELF and not row.defining_query.startswith(CALLS_FUNCTIONS)
+            steady = is_steady(analyzed.tree, analyzed.catalog)
             return self._run_by_postgres(row, analyzed, facts, refused.problem, steady=steady)
         self.save(row.pgt_id, row.table, definition.plan)
         used = _used_columns(definition.plan, analyzed)

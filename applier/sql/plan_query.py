@@ -25,6 +25,7 @@ from applier.sql.analyze.analyze import (
     tree_with_positions,
 )
 from applier.sql.bind.bind import bind
+from applier.sql.by_itself import CHANGES_BY_ITSELF, find_change_by_itself
 from applier.sql.decorrelate.decorrelate import decorrelate
 from applier.sql.lexical import declared_digests, find_word, refuse_special_times
 from applier.sql.pg_tree.read_query import read_query
@@ -109,7 +110,8 @@ def plan_analyzed(
     written = original or StoredQuery(analyzed.query, analyzed.analysed_at)
     try:
         root, has_large_deltas = _plan_within(limits, analyzed, written)
-    except Refused as refused:
+    except Refused as first:
+        refused = _strongest(first, analyzed)
         place = refused.place or analyzed.place(refused.token)
         if place is None and not refused.in_view:
             place = _find_place_by_replanning(connection, analyzed, refused, written, limits)
@@ -119,6 +121,13 @@ def plan_analyzed(
         columns=tuple((column.name, column.type) for column in analyzed.columns),
         sources=frozenset(scan.table for scan in scans(root)),
     )
+
+
+def _strongest(refused: Refused, analyzed: AnalyzedQuery) -> Refused:
+    """Return a refusal, or that of what lets the result change by itself: planning stops at what it meets first."""
+    if refused.reason in CHANGES_BY_ITSELF or not refused.full_in_postgres:
+        return refused
+    return find_change_by_itself(analyzed.tree, analyzed.catalog) or refused
 
 
 def _plan_within(limits: PlanLimits, analyzed: AnalyzedQuery, written: StoredQuery) -> tuple[Node, bool]:

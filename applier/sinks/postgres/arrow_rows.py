@@ -9,6 +9,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from applier.plan.stream_table import StreamTable
+from applier.sinks.postgres.equality import printed
 from applier.trace.align import arrow_type
 from applier.zset import WEIGHT, column_name
 
@@ -24,11 +25,10 @@ def comparable_columns(table: StreamTable, schema: pa.Schema, *, positional: boo
 
     With `positional` the columns of the source are called c0..
     """
+    names = [sql.Identifier(column_name(i) if positional else c.name) for i, c in enumerate(table.columns)]
     return [
-        sql.SQL('{}::text COLLATE "C"' if pa.types.is_string(schema.field(i).type) else "{}").format(
-            sql.Identifier(column_name(i) if positional else column.name)
-        )
-        for i, column in enumerate(table.columns)
+        sql.SQL('({}) COLLATE "C"').format(printed(name, column)) if pa.types.is_string(schema.field(i).type) else name
+        for i, (name, column) in enumerate(zip(names, table.columns, strict=True))
     ]
 
 

@@ -12,6 +12,7 @@ import psycopg
 from psycopg import sql
 
 from applier.plan.stream_table import StreamTable
+from shared_schema.table_schema import Column
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
@@ -36,6 +37,18 @@ WITH RECURSIVE step (oid, base) AS (
 )
 SELECT s.oid::int8, s.base::int8 FROM step s JOIN pg_catalog.pg_type y ON y.oid = s.base AND y.typtype <> 'd'
 """
+
+
+def printed(value: sql.Composable, column: Column) -> sql.Composable:
+    """Return the SQL of the text that PostgreSQL prints of a value.
+
+    Not `::text` for a type of users: that is a function of the type's owner where he made a cast. It may give one text
+    for several values.
+    """
+    if column.type.oid < FIRST_USER_OID or column.type.name == "bpchar":
+        return sql.SQL("{}::text").format(value)
+    # Unlike IS NULL, not true of a row whose columns are all NULL.
+    return sql.SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN pg_catalog.concat({0}) END").format(value)
 
 
 def equality_operators(cursor: Cursor, table: StreamTable) -> dict[int, sql.Composable]:

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from applier.plan.stream_table import StreamTable
 from applier.sinks.postgres import copy_text
+from applier.sinks.postgres.equality import printed
 from applier.zset import column_name
 
 MERGE_SINCE = 150_000
@@ -199,8 +200,9 @@ def keyless_statements(
     """
     names, places = _names(table), _batch_names(table)
 
-    def comparable_value(alias: str, column: sql.Identifier, ordinal: int) -> sql.Composed:
-        return sql.SQL(f"{alias}.{{}}" if ordinal in comparable else f"{alias}.{{}}::text").format(column)
+    def comparable_value(alias: str, column: sql.Identifier, ordinal: int) -> sql.Composable:
+        value = sql.SQL(f"{alias}.{{}}").format(column)
+        return value if ordinal in comparable else printed(value, table.columns[ordinal])
 
     def row_hash(alias: str, columns: list[sql.Identifier]) -> sql.Composed:
         values = [comparable_value(alias, c, i) for i, c in enumerate(columns) if i in hashable or i not in comparable]
@@ -222,7 +224,9 @@ def keyless_statements(
     source = batch or batch_table(table)
     # Of rows that are equal but printed differently (1.0 and 1.00), delete the one that is printed the same.
     same_text = [
-        sql.SQL("t.{}::text IS NOT DISTINCT FROM d.{}::text").format(names[i], places[i])
+        sql.SQL('({}) COLLATE "C" IS NOT DISTINCT FROM ({}) COLLATE "C"').format(
+            *(printed(sql.SQL("{}.{}").format(sql.SQL(a), c[i]), column) for a, c in (("t", names), ("d", places)))
+        )
         for i, column in enumerate(table.columns)
         if i in comparable and column.type.oid not in LOOK_AS_THEY_ARE
     ]

@@ -28,22 +28,28 @@ def find_entry(origin: CallNode, catalog: CatalogSnapshot) -> tuple[FunctionInfo
 def refuse_unlisted(info: FunctionInfo, origin: CallNode, catalog: CatalogSnapshot) -> Refused:
     """Return the refusal of a function that is not listed, with the reason."""
     construct = describe_call(info, origin, catalog)
+    if (refused := refuse_by_volatility(info, construct, origin.at)) is not None:
+        return refused
+    hint = "it is not yet proven to be equal in Spark; store the value in a column"
+    if info.oid >= FIRST_USER_OID:
+        hint = "write its expression in the query itself, or store the value in a column"
+    return Refused(Reason.FUNCTION, construct, hint=hint, token=origin.at)
+
+
+def refuse_by_volatility(info: FunctionInfo, construct: str, at: int | None) -> Refused | None:
+    """Return the refusal of a function whose result may change although its arguments do not; None for others."""
     if info.name in _TIME_FUNCTIONS and info.volatility is not Volatility.IMMUTABLE:
         hint = "compare with a column, or filter when reading the stream table"
-        return Refused(Reason.CURRENT_TIME, construct, hint=hint, token=origin.at)
+        return Refused(Reason.CURRENT_TIME, construct, hint=hint, token=at)
     match info.volatility:
         case Volatility.VOLATILE:
             hint = "store the value in a column; a volatile function has no single correct result"
-            return Refused(Reason.VOLATILE, construct, hint=hint, token=origin.at, full_in_postgres=False)
+            return Refused(Reason.VOLATILE, construct, hint=hint, token=at, full_in_postgres=False)
         case Volatility.STABLE:
             hint = "its result depends on session settings; use a form that does not (AT TIME ZONE 'UTC'), or store it"
-            return Refused(Reason.SESSION, construct, hint=hint, token=origin.at)
-        case Volatility.IMMUTABLE if info.oid >= FIRST_USER_OID:
-            hint = "write its expression in the query itself, or store the value in a column"
-            return Refused(Reason.FUNCTION, construct, hint=hint, token=origin.at)
+            return Refused(Reason.SESSION, construct, hint=hint, token=at)
         case Volatility.IMMUTABLE:
-            hint = "it is not yet proven to be equal in Spark; store the value in a column"
-            return Refused(Reason.FUNCTION, construct, hint=hint, token=origin.at)
+            return None
         case _:
             assert_never(info.volatility)
 

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.errors import StreamLost
-from applier.ingest.inbox import Inbox, Skipped
+from applier.ingest.inbox import Inbox, Lost, Skipped
 from applier.trace.align import LSN, SEQ
 from applier.trace.stamped_rows import Chunk, Run, StampedRow
 from applier.zset import WEIGHT
@@ -245,12 +244,25 @@ def test_the_next_capture_replaces_rows_deleted_unread() -> None:
 
 
 def test_an_incomplete_capture_replaces_nothing() -> None:
+    """That concerns its relation alone: the others go on."""
     inbox = Inbox(Lsn(10), {"t.public.a": {0: 1}})
     inbox.skip(Skipped(at("a"), TableId("public", "a"), first=8, until=Lsn(39)))
     inbox.add_row(at("a"), 8, arrival("a", 39, 1))
-    inbox.add_record(PROGRESS, 2, progress(40, a=9))
-    with pytest.raises(StreamLost, match=r"public\.a"):
-        inbox.advance()
+    inbox.add_row(at("b"), 0, arrival("b", 39, 2))
+    inbox.add_record(PROGRESS, 2, progress(40, a=9, b=1))
+    assert inbox.advance() == Lsn(40)
+    [lost] = inbox.unreadable()
+    assert (lost.table, lost.since) == (TableId("public", "a"), Lsn(39)) and "t.public.a was deleted" in lost.problem
+    assert stamps(inbox.take(inbox.frontier)[TableId("public", "b")]) == [Stamp(Lsn(39), 2)]
+
+
+def test_rows_deleted_unread_without_a_later_capture() -> None:
+    inbox, table = Inbox(Lsn(10), {"t.public.a": {0: 1}}), TableId("public", "a")
+    inbox.lose(Lost(at("a"), table, first=4, problem="why"))
+    inbox.add_row(at("a"), 4, arrival("a", 20, 0))
+    inbox.add_record(PROGRESS, 2, progress(21, a=5))
+    assert inbox.advance() == Lsn(21)
+    assert [(one.table, one.since, one.problem) for one in inbox.unreadable()] == [(table, Lsn(10), "why")]
 
 
 def test_a_message_that_cannot_be_decoded_holds_nobody_back() -> None:

@@ -19,7 +19,7 @@ from applier.refresh.full_in_postgres import FullInPostgres, run_query
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.sinks.postgres.full_diff import FullResult, diff_with_target
 from applier.sql.plan_query import plan_query
-from applier.sql.refusal import Refused
+from applier.sql.refusal import Reason, Refused
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from tests.applier.sql.queries import REFUSED
@@ -87,6 +87,59 @@ def test_full_mode_accepts_what_refusals_say_it_accepts(shop: Connection, databa
         f"{name}: said {able}, but {failures[name]!r}" for name, able in said.items() if able == bool(failures[name])
     ]
     assert not wrong, "\n".join(wrong)
+
+
+BY_ITSELF = """
+CREATE TYPE moment AS (at timestamptz, n int);
+CREATE TABLE src (id int PRIMARY KEY, at timestamptz, t text);
+CREATE VIEW late AS SELECT id, t FROM src WHERE at < now();
+CREATE VIEW later AS SELECT id, t FROM late;
+CREATE FUNCTION doubled(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1 * 2; END';
+CREATE FUNCTION looked_up(int) RETURNS int LANGUAGE sql STABLE AS 'SELECT count(*)::int FROM src';
+CREATE VIEW called AS SELECT id, doubled(id) AS d FROM src;
+CREATE VIEW looked AS SELECT id, looked_up(id) AS d FROM src
+"""
+
+STEADY = {
+    # What planning meets first is another construct: FIELDSELECT, or an order that is not decided.
+    "SELECT id, row_number() OVER () AS n FROM src": (None, True),
+    "SELECT id, to_char(at, 'YYYY') || concat(id, t) AS y, row_number() OVER () AS n FROM src": (None, True),
+    "SELECT id, (ROW(at, id)::moment).at AS a FROM src": (None, True),
+    "SELECT id, (ROW(now(), id)::moment).at AS a FROM src": (Reason.CURRENT_TIME, False),
+    "SELECT id, (ROW(at, id)::moment).at AS a, CURRENT_DATE AS d FROM src": (Reason.CURRENT_TIME, False),
+    "SELECT id, row_number() OVER () AS n FROM later": (Reason.CURRENT_TIME, False),
+    "SELECT id, row_number() OVER () AS n FROM looked": (Reason.SESSION, False),
+    "SELECT id, row_number() OVER () AS n FROM src WHERE t = current_setting('app.t', true)": (Reason.SESSION, False),
+    "SELECT id, row_number() OVER () AS n FROM src TABLESAMPLE SYSTEM (50)": (Reason.VOLATILE, False),
+    "SELECT id, row_number() OVER () AS n FROM called": (None, False),
+    "SELECT id, t::date AS d, row_number() OVER () AS n FROM src": (None, False),
+}
+"""Query -> why AUTO refuses it, and whether in FULL mode its result changes only with its sources."""
+
+
+def test_what_changes_by_itself_is_found_behind_any_construct(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        install_catalog(connection)
+        connection.execute(BY_ITSELF.encode())
+        own = Database(database)
+        catalog = Catalog(own)
+        planner = StreamTablePlanner(own, catalog, Thresholds())
+        for mode in ("AUTO", "FULL"):
+            for number, query in enumerate(STEADY):
+                connection.execute(
+                    "SELECT pgtrickle.create_stream_table(%s, %s, refresh_mode => %s)",
+                    (f"{mode}_{number}", query, mode),
+                )
+        found: dict[str, list[object]] = {query: [] for query in STEADY}
+        for row in catalog.stream_tables.all():
+            try:
+                plan = planner(row).plan
+                assert isinstance(plan, PostgresQuery)
+                found[row.original_query].append(plan.is_deterministic if row.refresh_mode == "FULL" else None)
+            except Refused as refused:
+                found[row.original_query].append(refused.reason)
+        own.close()
+    assert {query: tuple(answers) for query, answers in found.items()} == STEADY
 
 
 LIMITED = {
