@@ -47,7 +47,7 @@ def test_many_rows_with_a_small_result_need_no_parts(
     )
     lab.create("st", query)
     lab.staging = Staging(database, above=50)
-    held = spark.sparkContext._jsc.sc().getPersistentRDDs().size()  # type: ignore[union-attr]
+    held = spark.sparkContext._jsc.sc().getPersistentRDDs().size()
     assert lab.tick("st").rows == groups
     assert lab.connection.execute(STAGED).fetchone() == (parts,)
     assert not lab.differences("st", query)
@@ -56,4 +56,4 @@ def test_many_rows_with_a_small_result_need_no_parts(
     assert lab.tick("st").rows == 2 * groups
     assert not lab.differences("st", query)
     # Only the state of the stream table may stay in Spark's memory, and that is small.
-    assert spark.sparkContext._jsc.sc().getPersistentRDDs().size() <= held + 1  # type: ignore[union-attr]
+    assert spark.sparkContext._jsc.sc().getPersistentRDDs().size() <= held + 1
