@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 
 from deploy.local.process import free_port
+from shared_schema.session_pins import options_text
 from tests.cdc_consumer import buffer_reader
 from tests.cdc_consumer.topic_reader import (
     Content,
@@ -30,7 +31,8 @@ from tests.cdc_consumer.topic_reader import (
     wait_for_frontier,
 )
 
-PRINTED = "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c bytea_output=hex -c timezone=UTC"
+PRINTED = options_text({"search_path": "public"})
+"""Values are compared as the programs print them."""
 LIMIT_S = 180.0
 
 Connection = psycopg.Connection[tuple[Any, ...]]

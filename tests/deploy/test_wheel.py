@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.process import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 _EVALUATE = """
 import sys
@@ -31,10 +33,15 @@ print(spark.sql("SELECT pg_numeric_div('1', '3')").collect()[0][0])
 """
 
 
+def start(*command: str | Path, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a command outside of the checkout, with `more` in its environment."""
+    environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return subprocess.run(command, cwd=cwd, env=environ | more, capture_output=True, text=True, check=False)
+
+
 def run(*command: str | Path, cwd: Path) -> str:
     """Run a command outside of the checkout; return what it prints."""
-    environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    completed = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, check=False)
+    completed = start(*command, cwd=cwd)
     assert completed.returncode == 0, completed.stdout + completed.stderr
     return completed.stdout
 
@@ -70,8 +77,15 @@ def test_the_wheel_has_the_jar_instead_of_the_sources(wheel: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["pg-trickle-cdc", "pg-trickle-applier"])
-def test_a_program_starts(environment: Path, program: str) -> None:
-    assert "Usage:" in run(environment / "bin" / program, "--help", cwd=environment)
+def test_a_program_starts(wheel: Path, environment: Path, program: str) -> None:
+    """Help and version come before most imports; `run` comes as far as the database, where nobody listens."""
+    installed = environment / "bin" / program
+    assert "Usage:" in run(installed, "--help", cwd=environment)
+    assert run(installed, "--version", cwd=environment).split()[-1] == wheel.name.split("-")[1]
+    nowhere = f"postgresql://nobody@127.0.0.1:{free_port()}/nothing"
+    started = start(installed, "run", cwd=environment, PG_TRICKLE_DATABASE_URL=nowhere, PG_TRICKLE_METRICS_PORT="0")
+    assert started.returncode == 1
+    assert "error: " in started.stderr and "Traceback" not in started.stderr
 
 
 @pytest.mark.spark
