@@ -92,6 +92,8 @@ def spark_session(
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # How much data the optimizer itself may evaluate, without compiled code: a job is faster for more.
         "spark.sql.execution.arrow.localRelationThreshold": "256k",
+        # The files of a trace are looked at one after the other: a job for that costs more.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.checkpointFileManagerClass": "io.pgtrickle.spark.streaming.MemoryCheckpoint",
         "spark.sql.streaming.minBatchesToRetain": "5",
