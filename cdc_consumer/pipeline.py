@@ -9,7 +9,15 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from cdc_consumer.catalog_check import CatalogCheck
-from cdc_consumer.errors import CaptureOutdated, OversizeMessage, StopRequested, TableUnreadable
+from cdc_consumer.errors import (
+    CaptureOutdated,
+    OversizeMessage,
+    SchemaRefused,
+    StopRequested,
+    TableUnreadable,
+    TopicUnfit,
+    UnreadableValue,
+)
 from cdc_consumer.frame_handler import FrameHandler
 from cdc_consumer.health import Health, Restarting, StandingBy, Streaming
 from cdc_consumer.initial_copy import InitialCopy
@@ -95,14 +103,14 @@ def run_pipeline(
             log.info("stopped", extra={"slot": settings.slot})
         except StopRequested:
             return
-        except (OversizeMessage, TableUnreadable) as error:
+        except (OversizeMessage, SchemaRefused, TableUnreadable, TopicUnfit, UnreadableValue) as error:
             worked = worked or isinstance(health.session, Streaming)
             # The transaction was aborted. The next session goes on without this table, and says so to its readers.
             match error:
                 case OversizeMessage(topic=topic):
                     table = table_of_topic(settings.topic_prefix, topic or "")
-                case TableUnreadable(table=table):
-                    pass
+                case _:
+                    table = error.table
             if table is None or table in refused:
                 raise
             refused[table] = f"{error.problem}; {error.hint}"

@@ -95,6 +95,7 @@ class KafkaSink:
 
     def __init__(self, settings: ConsumerSettings, topics: Topics, idle: Callable[[], None], metrics: Metrics) -> None:
         self._topics = topics
+        topics.look()
         self._schemas = SchemaRegistrar(settings)
         self._slot = settings.slot
         self._limit_s = float(settings.transaction_max_s)
