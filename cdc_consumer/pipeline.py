@@ -203,7 +203,13 @@ def open_relay(
         schema_versions = SchemaVersions(
             state.progress.schemas if state.progress else {}, partial(find_schema, settings)
         )
-        routes = Routes(relations(catalog), tables, sink, schema_versions, partial(partition_ancestors, catalog))
+        routes = Routes(
+            relations(catalog),
+            tables,
+            sink,
+            schema_versions,
+            partial(partition_ancestors, catalog, settings.publications),
+        )
         part = resumable_part(state.progress, settings.publications)
         rows = TransactionRows(routes, tables, schema_versions, sink, metrics=metrics, part=part)
         # Topic and acknowledgement
