@@ -166,7 +166,7 @@ def open_relay(
         frontier = Frontier(point.frontier)
         lag = LagReporter(settings.wal_max_lag_bytes, 2 * settings.heartbeat_ms / 1000)
         feedback = stack.enter_context(Feedback(session, frontier, lag, stop=stop, health=health, metrics=metrics))
-        hot = HotSources(settings.ring_buffer_sources, metrics)
+        hot = HotSources(settings.ring_buffer_sources, settings.ring_buffer_threshold_writes_per_sec, metrics)
         receiver = Receiver(session, feedback, frame_queue(settings), hot, metrics)
         stack.callback(receiver.close)
         metrics.ring_slots.set(settings.ring_buffer_slots)
@@ -222,6 +222,7 @@ def open_relay(
             feedback=feedback,
             captures=captures,
             metrics=metrics,
+            health=health,
             clock=clock,
             compared=compared,
             has_frontier=state.progress is not None,
