@@ -189,6 +189,7 @@ class BufferSink:
         self._idle = idle
         self._held: dict[BufferRowWriter, None] = {}
         self._held_bytes = 0
+        self._controls: list[tuple[str, str, int, str, str]] = []
         with _typed_errors():
             self._connection = connect(settings.buffer_url)
             # What is acknowledged as published must survive a crash, whatever the server's default setting is.
@@ -214,14 +215,19 @@ class BufferSink:
         return None
 
     def control(self, record: ControlRecord) -> None:
-        """Add a control record to the control table."""
+        """Add a control record, which is sent with the rows.
+
+        Until then no transaction is open for it: before the first frontier nothing ends one, and the consistent point
+        of the first capture would wait for it, where both databases are on one server.
+        """
         content = json.loads(control.encode_control(self._slot, record))
-        with _typed_errors():
-            self._begin()
-            self._connection.execute(
-                "INSERT INTO pgtrickle_changes.control VALUES (%s, %s, %s, %s, %s::jsonb)",
-                (self._slot, str(record.stamp.lsn), record.stamp.seq, content["kind"], json.dumps(content)),
-            )
+        text = json.dumps(content)
+        self._controls.append((self._slot, str(record.stamp.lsn), record.stamp.seq, content["kind"], text))
+        self._held_bytes += len(text)
+        if self._held_bytes >= HELD_BYTES:
+            with _typed_errors():
+                self._begin()
+                self._send_all()
 
     def hold(self, row_writer: BufferRowWriter, size: int, *, full: bool) -> None:
         """Note that a row was added to the writer; send all collected rows if there are enough."""
@@ -260,6 +266,7 @@ class BufferSink:
         for row_writer in self._held:
             row_writer.drop()
         self._held.clear()
+        self._controls.clear()
         self._held_bytes = 0
         try:
             self._connection.execute("ROLLBACK")
@@ -295,6 +302,9 @@ class BufferSink:
     def _send_all(self) -> None:
         for row_writer in self._held:
             row_writer.send(self._connection)
+        for values in self._controls:
+            self._connection.execute("INSERT INTO pgtrickle_changes.control VALUES (%s, %s, %s, %s, %s::jsonb)", values)
+        self._controls.clear()
         self._held.clear()
         self._held_bytes = 0
 
