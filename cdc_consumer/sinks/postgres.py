@@ -41,7 +41,7 @@ from shared_schema.change_row import ChangeRow, Stamp
 from shared_schema.control import ControlRecord
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, Checkpoint, Progress, decode_progress
-from shared_schema.table_schema import TableSchema
+from shared_schema.table_schema import TableId, TableSchema
 
 log = logging.getLogger(__name__)
 
@@ -195,6 +195,9 @@ class BufferSink:
             # What is acknowledged as published must survive a crash, whatever the server's default setting is.
             self._connection.execute("SET synchronous_commit = on")
             self._take_lock()
+
+    def prepare(self, tables: Sequence[TableId]) -> None:
+        """Do nothing: buffer tables are made from schemas, one by one."""
 
     def row_writer(self, schema: TableSchema) -> BufferRowWriter:
         """Return the writer for a schema version; create or alter its buffer table if needed."""
