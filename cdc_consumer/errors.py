@@ -3,6 +3,7 @@
 TrickleError
 ├── SourceError              PostgreSQL does not meet a requirement
 │   ├── ConnectionLost       the server cannot be reached (retryable)
+│   ├── ServerOutOfMemory    the server had no memory for a request (retryable)
 │   ├── MissingRights        the role lacks a privilege that capturing needs
 │   ├── WrongWalLevel        wal_level is not logical
 │   ├── NoFreeSlot           max_replication_slots or max_wal_senders is used up
@@ -18,14 +19,16 @@ TrickleError
 │   ├── CaptureOutdated      rows of a captured table changed without being in the log (retryable)
 │   └── CaptureFailed        a table cannot be copied now (retryable)
 ├── MalformedMessage         the stream has bytes that are not a valid pgoutput message
-├── UnreadableValue          a column's text is not a valid value of its type
+├── UnreadableValue          a column's text is not a valid value of its type: its table is stopped
 └── TopicError               Kafka does not meet a requirement
     ├── BrokerUnavailable    no broker answers (retryable)
     ├── Fenced               another instance writes for this slot (retryable, as its standby)
     ├── OversizeMessage      a change row is larger than the broker accepts
+    ├── TopicUnfit           a topic that exists would lose rows: its table is stopped
     ├── ForeignTopics        the topics are written by another slot
     ├── RegistryUnavailable  the schema registry does not answer (retryable)
-    ├── SchemaRefused        the schema registry rejects a schema version
+    ├── RegistryRefused      the schema registry denies access, or is none
+    ├── SchemaRefused        a schema version is rejected: its table is stopped
     └── PublishFailed        a Kafka transaction failed
 """
 
@@ -45,6 +48,12 @@ class SourceError(TrickleError):
 
 class ConnectionLost(SourceError):
     """The server cannot be reached, or it closed the connection."""
+
+    retryable = True
+
+
+class ServerOutOfMemory(SourceError):
+    """The server had no memory for a request."""
 
     retryable = True
 
@@ -135,7 +144,11 @@ class MalformedMessage(TrickleError):
 
 
 class UnreadableValue(TrickleError):
-    """The text of a column is not a valid value of its type."""
+    """The text of a column is not a valid value of its type; the next session goes on without its table."""
+
+    def __init__(self, problem: str, *, hint: str = "", table: TableId) -> None:
+        super().__init__(problem, hint=hint)
+        self.table = table
 
 
 class TopicError(TrickleError):
@@ -162,6 +175,14 @@ class OversizeMessage(TopicError):
         self.topic = topic
 
 
+class TopicUnfit(TopicError):
+    """A topic that exists would lose rows; the next session goes on without its table."""
+
+    def __init__(self, problem: str, *, hint: str = "", table: TableId) -> None:
+        super().__init__(problem, hint=hint)
+        self.table = table
+
+
 class ForeignTopics(TopicError):
     """The topics with the configured prefix are written by another slot."""
 
@@ -172,8 +193,16 @@ class RegistryUnavailable(TopicError):
     retryable = True
 
 
+class RegistryRefused(TopicError):
+    """The schema registry denies access, or does not answer as one: no table can be written."""
+
+
 class SchemaRefused(TopicError):
-    """The schema registry rejects a schema version, so no row may be written with it."""
+    """A schema version is rejected, so no row may be written with it; the next session goes on without its table."""
+
+    def __init__(self, problem: str, *, hint: str = "", table: TableId) -> None:
+        super().__init__(problem, hint=hint)
+        self.table = table
 
 
 class PublishFailed(TopicError):

@@ -76,6 +76,7 @@ class FrameHandler:
         """Write the rows of the frames. A batch that is due at the end of a commit is published at once."""
         started, metrics = time.perf_counter(), self._metrics
         at, encode_frames = 0, self._rows.encode_frames
+        self._batch.receive()
         while at < len(frames):
             frame = frames[at]
             done = encode_frames(frames, at) if has_kind(frame, ROW_KINDS) else 0

@@ -42,6 +42,9 @@ log = logging.getLogger(__name__)
 STEP_S = 0.02
 """How long one step copies before the loop returns to the stream."""
 
+TOGETHER_S = 0.5
+"""Tables of a first load that are copied within this time share a transaction of the sink."""
+
 WAIT_S = 0.002
 """How long a step waits for copied rows when the stream has nothing to do."""
 
@@ -163,6 +166,7 @@ class InitialCopy:
             self._captures.discard_export()
             return
         self._batcher.publish_received()
+        self._loader.prepare(export)
         self._metrics.copying.set(len(export.tables))
         for relid in relids:
             self._spools[relid].begin_at(export.snapshot_at)
@@ -257,25 +261,31 @@ class InitialCopy:
         return Capture(slot, table.table, table.relid, position, 0, leaves=leaves, joined=table.joined)
 
     def _copy_at_once(self, export: Export) -> None:
-        """Copy all tables while the stream is stopped; publish each table's capture together with its last rows.
+        """Copy all tables while the stream is stopped; publish captures together with the last rows of their tables.
 
-        So a restart copies only the remaining tables. The frontier passes their point with the last table. If the slot
-        is new and the topics are old, no frontier is published before that: readers already know the tables and would
-        conclude that nothing is missing.
+        So a restart copies only the remaining tables; small ones share a transaction. The frontier passes their point
+        with the last table. If the slot is new and the topics are old, no frontier is published before that: readers
+        already know the tables and would conclude that nothing is missing.
         """
+        captures: list[Capture] = []
+        committed_at = time.monotonic()
         for table in export.tables:
             with refuse_unreadable(table):
                 copied = self._loader.load(export, table, self._spools[table.schema.relid])
             merged = self._merge(table, copied)
-            captures = () if merged is None else (self._tables.add(merged),)
+            captures += [] if merged is None else [self._tables.add(merged)]
             self._schema_versions.record_version(table.schema)
             last = table is export.tables[-1]
+            if not last and time.monotonic() - committed_at < TOGETHER_S:
+                continue
             if last:
                 self._captures.lift_limit()
             if last or not self._is_new_slot:
-                self._batcher.publish(captures)
+                self._batcher.publish(tuple(captures))
             else:
                 self._batcher.commit_copied(*captures)
+            captures.clear()
+            committed_at = time.monotonic()
         self._is_new_slot = False
         self._metrics.copying.set(0)
         self._release_spools()

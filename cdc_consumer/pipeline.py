@@ -9,7 +9,15 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from cdc_consumer.catalog_check import CatalogCheck
-from cdc_consumer.errors import CaptureOutdated, OversizeMessage, StopRequested, TableUnreadable
+from cdc_consumer.errors import (
+    CaptureOutdated,
+    OversizeMessage,
+    SchemaRefused,
+    StopRequested,
+    TableUnreadable,
+    TopicUnfit,
+    UnreadableValue,
+)
 from cdc_consumer.frame_handler import FrameHandler
 from cdc_consumer.health import Health, Restarting, StandingBy, Streaming
 from cdc_consumer.initial_copy import InitialCopy
@@ -95,14 +103,14 @@ def run_pipeline(
             log.info("stopped", extra={"slot": settings.slot})
         except StopRequested:
             return
-        except (OversizeMessage, TableUnreadable) as error:
+        except (OversizeMessage, SchemaRefused, TableUnreadable, TopicUnfit, UnreadableValue) as error:
             worked = worked or isinstance(health.session, Streaming)
             # The transaction was aborted. The next session goes on without this table, and says so to its readers.
             match error:
                 case OversizeMessage(topic=topic):
                     table = table_of_topic(settings.topic_prefix, topic or "")
-                case TableUnreadable(table=table):
-                    pass
+                case _:
+                    table = error.table
             if table is None or table in refused:
                 raise
             refused[table] = f"{error.problem}; {error.hint}"
@@ -158,7 +166,7 @@ def open_relay(
         frontier = Frontier(point.frontier)
         lag = LagReporter(settings.wal_max_lag_bytes, 2 * settings.heartbeat_ms / 1000)
         feedback = stack.enter_context(Feedback(session, frontier, lag, stop=stop, health=health, metrics=metrics))
-        hot = HotSources(settings.ring_buffer_sources, metrics)
+        hot = HotSources(settings.ring_buffer_sources, settings.ring_buffer_threshold_writes_per_sec, metrics)
         receiver = Receiver(session, feedback, frame_queue(settings), hot, metrics)
         stack.callback(receiver.close)
         metrics.ring_slots.set(settings.ring_buffer_slots)
@@ -195,7 +203,13 @@ def open_relay(
         schema_versions = SchemaVersions(
             state.progress.schemas if state.progress else {}, partial(find_schema, settings)
         )
-        routes = Routes(relations(catalog), tables, sink, schema_versions, partial(partition_ancestors, catalog))
+        routes = Routes(
+            relations(catalog),
+            tables,
+            sink,
+            schema_versions,
+            partial(partition_ancestors, catalog, settings.publications),
+        )
         part = resumable_part(state.progress, settings.publications)
         rows = TransactionRows(routes, tables, schema_versions, sink, metrics=metrics, part=part)
         # Topic and acknowledgement
@@ -208,6 +222,7 @@ def open_relay(
             feedback=feedback,
             captures=captures,
             metrics=metrics,
+            health=health,
             clock=clock,
             compared=compared,
             has_frontier=state.progress is not None,

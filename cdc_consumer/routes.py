@@ -14,7 +14,7 @@ from cdc_consumer.sinks.sink import RowWriter, Sink, Write
 from cdc_consumer.snapshot.captured_tables import CapturedTables, LeafGone, LeafOf
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture
-from shared_schema.table_schema import TableSchema
+from shared_schema.table_schema import LEAF_COLUMN, TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class Routes:
     """Builds and caches the routes of the relations in the stream.
 
     Rows of a leaf partition go to the topic of its root. `ancestors` returns the tables of which a relation is a
-    partition now. It is asked for relations that nobody knows: a leaf may join without a message about it.
+    partition now, and itself if it is published. It is asked for relations that nobody knows: a leaf may join without a
+    message about it, and leave again.
     """
 
     def __init__(
@@ -145,12 +146,28 @@ class Routes:
         return Route(row_writer.redirect(_both(row_writer.write, spooled)), reader, since, beside)
 
     def _find_unknown(self, relid: int, commit_lsn: Lsn) -> LeafOf | None:
-        """Return the root of a leaf partition of which no message told; the leaf is awaited from now on."""
-        root = self._tables.find_root(self._ancestors(relid))
-        if root is None or root.relid == relid:
+        """Return the root of a leaf partition of which no message told; the leaf is awaited from now on.
+
+        One that left since then is awaited by every table that may have been its root: the frontier stays before its
+        rows until the next look at the catalog, which finds that it is gone.
+        """
+        ancestors = self._ancestors(relid)
+        root = self._tables.find_root(ancestors)
+        if root is not None and root.relid == relid:
             return None
-        self._tables.await_leaf(root, relid, commit_lsn)
+        for awaiting in [root] if root is not None else self._find_alike(relid) if not ancestors else []:
+            self._tables.await_leaf(awaiting, relid, commit_lsn)
         return self._tables.find_leaf(relid)
+
+    def _find_alike(self, relid: int) -> list[Capture]:
+        """Return the partitioned tables with the columns of a relation."""
+        columns = {(c.name, c.type_oid) for c in self._relations.relation(relid).columns}
+        return [
+            root
+            for root in self._tables.followed_roots
+            if (schema := self._schema_versions.find(root.relid)) is not None
+            and {(c.name, c.type.oid) for c in schema.columns if c != LEAF_COLUMN} == columns
+        ]
 
     def _root_schema(self, leaf: int, root: Capture) -> TableSchema:
         previous = self._schema_versions.find(root.relid)

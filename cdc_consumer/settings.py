@@ -39,7 +39,8 @@ class ConsumerSettings(SharedSettings):
         default=5,
         ge=0,
         le=10_000,
-        description="how long a complete source commit waits for further commits that share its Kafka transaction",
+        description="how long a complete source commit waits for further commits that share its Kafka transaction; "
+        "while the consumer is more than 100 ms behind the server, longer, 300 ms at most",
     )
     batch_max_rows: int = Field(
         default=10_000,
@@ -104,7 +105,13 @@ class ConsumerSettings(SharedSettings):
         default=("auto",),
         min_length=1,
         description="tables that use the ring, so that receiving continues while the sink is unavailable: off, auto "
-        "(tables with more than 10 000 rows/s), or a list of schema.table",
+        "(tables with more than ring_buffer_threshold_writes_per_sec), or a list of schema.table",
+    )
+    ring_buffer_threshold_writes_per_sec: int = Field(
+        default=10_000,
+        ge=1,
+        le=10_000_000,
+        description="change rows per second from which a table uses the ring, if ring_buffer_sources is auto",
     )
     ring_spill_folder: str = Field(
         default="",

@@ -1,7 +1,8 @@
 """Takes whole source commits, decides when the open transaction of the sink ends, and writes its progress record.
 
 A batch is the content of the open transaction. It ends at a source commit if it is old or large enough, if a
-`pg_trickle` message requests it, or if there were no rows, the position moved and a heartbeat is due.
+`pg_trickle` message requests it, or if there were no rows, the position moved and a heartbeat is due. How old is old
+enough depends on how far the stream lags: the broker's work is per transaction, so while more waits they are larger.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from dataclasses import replace
 
 from cdc_consumer.change_rows.split import Transaction
+from cdc_consumer.health import Health
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.open_batch import OpenBatch
 from cdc_consumer.progress_records import ProgressRecords
@@ -43,6 +45,7 @@ class TransactionBatcher:
         feedback: Feedback,
         captures: Captures,
         metrics: Metrics,
+        health: Health,
         clock: LogClock,
         compared: ComparedPositions,
         has_frontier: bool,
@@ -54,6 +57,7 @@ class TransactionBatcher:
         self._feedback = feedback
         self._captures = captures
         self._metrics = metrics
+        self._health = health
         self._clock = clock
         self._compared = compared
         self.batch = OpenBatch()
@@ -66,7 +70,7 @@ class TransactionBatcher:
     def wait_s(self) -> float:
         """Return how long the loop may wait for the server, in seconds."""
         if self.batch.commits and self._frontier.open_commit is None:
-            return max(0.0, self.batch.ended_at + self._settings.linger_ms / 1000 - time.monotonic())
+            return max(0.0, self._due_at() - time.monotonic())
         return IDLE_WAIT_S
 
     def publish_if_due(self) -> None:
@@ -80,8 +84,8 @@ class TransactionBatcher:
             # A frontier means that all tables are complete, so the first frontier waits for the first captures.
             return self._captures.is_complete
         if batch.commits:
-            lingered = (now - batch.ended_at) * 1000 >= self._settings.linger_ms
-            return batch.is_urgent or lingered or batch.rows >= self._settings.batch_max_rows
+            is_full = batch.rows >= self._settings.batch_max_rows
+            return batch.is_urgent or is_full or now >= self._due_at()
         if self._frontier.received <= self._frontier.durable:
             batch.forget_requests()
             # What held the frontier back may be over.
@@ -89,6 +93,9 @@ class TransactionBatcher:
         idle_s = now - self._published_at
         status_requested = batch.is_status_requested and idle_s >= STATUS_REQUEST_PAUSE_S
         return batch.is_urgent or status_requested or idle_s * 1000 >= self._settings.heartbeat_ms
+
+    def _due_at(self) -> float:
+        return self.batch.due_at(self._settings.linger_ms / 1000, int(self._health.source_now_s * 1_000_000))
 
     def publish_if_long(self) -> None:
         """Publish if the transaction of the sink must not last longer; for a copy, while no source commit is open."""

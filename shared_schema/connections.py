@@ -36,8 +36,9 @@ def connect_with_statement(
     text = _conninfo(database_url, application_name=application_name, **more)
     connection = psycopg.connect(text, autocommit=True)
     try:
+        lift = session_pins.lift_statements(connection.info.server_version)
         # Without parameters it is the simple protocol, which is the only one that a walsender knows.
-        connection.execute(f"{session_pins.set_statements()}; {SERVER_SIDE}".encode())
+        connection.execute(f"{session_pins.set_statements()}; {lift}; {SERVER_SIDE}".encode())
     except BaseException:
         connection.close()
         raise
@@ -47,9 +48,18 @@ def connect_with_statement(
 def connect_with_options(
     database_url: str, *, application_name: str, replication: bool = False, more: Mapping[str, str] | None = None
 ) -> psycopg.Connection[tuple[Any, ...]]:
-    """Open an autocommit session whose startup parameters hold the pins and `more` settings: no further round trip."""
+    """Open an autocommit session whose startup parameters hold the pins and `more` settings."""
     text = pinned_conninfo(database_url, application_name=application_name, replication=replication, more=more)
-    return psycopg.connect(text, autocommit=True)
+    connection = psycopg.connect(text, autocommit=True)
+    if connection.info.server_version < session_pins.TRANSACTION_TIMEOUT_SINCE:
+        return connection
+    try:
+        # The only limit that not every server knows: as a startup parameter it would be an error there.
+        connection.execute(session_pins.UNLIMITED_SINCE_17)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def pinned_conninfo(

@@ -27,6 +27,19 @@ PINS: Mapping[str, str] = MappingProxyType(
 leaves there would take the place of the system catalog. The date style is PostgreSQL's own default. Its second half
 decides how '01/02/03' is read; only the first half, how dates are printed, reaches stored queries."""
 
+UNLIMITED: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(
+        ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"), "0"
+    )
+)
+"""Time limits, which roles and databases have for sessions of people and applications. Copies, streams and snapshots
+last as long as they last, and sessions of programs are idle between two uses."""
+
+UNLIMITED_SINCE_17: LiteralString = "SET transaction_timeout = 0"
+"""An older server does not know this limit, and rejects its name."""
+
+TRANSACTION_TIMEOUT_SINCE = 170_000
+
 CLIENT_ENCODING = "UTF8"
 """A parameter of the connection, because libpq must know it too."""
 
@@ -43,16 +56,22 @@ the path; pg_temp is last. For sessions in which triggers of users run, or opera
 
 
 def options_text(more: Mapping[str, str] | None = None) -> str:
-    """Return the pins and `more` for the startup parameter `options`: no round trip, but poolers refuse it."""
-    return " ".join(f"-c {name}={_escaped(value)}" for name, value in {**PINS, **(more or {})}.items())
+    """Return pins, lifted time limits and `more` for the startup parameter `options`: poolers refuse it."""
+    return " ".join(f"-c {name}={_escaped(value)}" for name, value in {**PINS, **UNLIMITED, **(more or {})}.items())
 
 
 def set_statements() -> str:
-    """Return the pins as SET statements in one text: one round trip, and connection poolers accept it."""
+    """Return the pins as SET statements in one text: connection poolers accept it."""
     # A list of schemas as one literal would be the name of one schema.
     return "; ".join(
         f"SET {name} = {value if name == 'search_path' else _literal(value)}" for name, value in PINS.items()
     )
+
+
+def lift_statements(server_version: int) -> str:
+    """Return SET statements in one text that lift the time limits of the role, the database and the server."""
+    limits = "; ".join(f"SET {name} = {value}" for name, value in UNLIMITED.items())
+    return f"{limits}; {UNLIMITED_SINCE_17}" if server_version >= TRANSACTION_TIMEOUT_SINCE else limits
 
 
 def set_local_query() -> str:

@@ -76,10 +76,13 @@ def run_query(connection: Connection, table: StreamTable, query: str) -> sql.Ide
     connection.execute(merge_sql.create_whole_table(table, rows))
     connection.execute(sql.SQL("GRANT INSERT ON {} TO {}").format(rows, sql.Identifier(owner)))
     confined = Confined(connection, owner)
+    # A limit that the database or the role has for statements bounds what users wrote, but not our own statements.
+    connection.execute("RESET statement_timeout")
     # The result is a temporary table.
     insert = sql.SQL("INSERT INTO {} {}").format(rows, sql.SQL(query.rstrip().rstrip(";")))
     confined.run(insert, read_only=True)
     confined.clear()
+    connection.execute("SET statement_timeout = 0")
     return rows
 
 

@@ -105,6 +105,7 @@ class RowParser:
         column = self.schema.columns[ordinal]
         return UnreadableValue(
             f"a value of {self.schema.table} column {column.name} is not valid text of type {column.type.display}",
-            hint="check whether the encoding of the database is SQL_ASCII; if it is not, report this; nothing was "
-            "acknowledged, so no change is lost",
+            hint="in a database with the encoding SQL_ASCII text may be no UTF-8: correct the value and start again, "
+            "the table is copied; with another encoding report this",
+            table=self.schema.table,
         )

@@ -11,9 +11,6 @@ from shared_schema.table_schema import TableId
 
 log = logging.getLogger(__name__)
 
-HOT_ROWS_PER_S = 10_000
-"""From this rate on it is worth buffering when the sink pauses for a second."""
-
 COOL_AFTER_S = 60.0
 """A source written in bursts stays hot between them."""
 
@@ -22,10 +19,14 @@ MEASURE_EVERY_S = 1.0
 
 
 class HotSources:
-    """The rates of all tables; `any_hot` says whether at least one of them uses the ring."""
+    """The rates of all tables; `any_hot` says whether at least one of them uses the ring.
 
-    def __init__(self, choice: tuple[str, ...], metrics: Metrics) -> None:
+    With the choice `auto` those with more than `hot_rows_per_s`.
+    """
+
+    def __init__(self, choice: tuple[str, ...], hot_rows_per_s: int, metrics: Metrics) -> None:
         self._choice = choice
+        self._hot_rows_per_s = hot_rows_per_s
         self._metrics = metrics
         self._measured_at = time.monotonic()
         self._seen: dict[TableId, int] = {}
@@ -60,6 +61,6 @@ class HotSources:
             case ("off",):
                 return False
             case ("auto",):
-                return rate > HOT_ROWS_PER_S
+                return rate > self._hot_rows_per_s
             case listed:
                 return str(table) in listed

@@ -29,7 +29,7 @@ from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.control import ControlRecord, LogMessage
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Offsets, later_offsets
-from shared_schema.table_schema import TableSchema
+from shared_schema.table_schema import TableId, TableSchema
 from shared_schema.topics import control_topic, progress_topic
 
 CONTROL_BYTES = 900_000
@@ -95,6 +95,7 @@ class KafkaSink:
 
     def __init__(self, settings: ConsumerSettings, topics: Topics, idle: Callable[[], None], metrics: Metrics) -> None:
         self._topics = topics
+        topics.look()
         self._schemas = SchemaRegistrar(settings)
         self._slot = settings.slot
         self._limit_s = float(settings.transaction_max_s)
@@ -112,6 +113,10 @@ class KafkaSink:
     def transaction_limit_s(self) -> float | None:
         """How long a Kafka transaction may last: the broker aborts longer ones."""
         return self._limit_s
+
+    def prepare(self, tables: Sequence[TableId]) -> None:
+        """Create the topics that are missing, with one request."""
+        self._topics.create_tables(tables)
 
     def row_writer(self, schema: TableSchema) -> TopicRowWriter:
         """Return the writer for a schema version; the schemas topic holds the schema when this returns."""

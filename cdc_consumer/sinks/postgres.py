@@ -41,7 +41,7 @@ from shared_schema.change_row import ChangeRow, Stamp
 from shared_schema.control import ControlRecord
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, Checkpoint, Progress, decode_progress
-from shared_schema.table_schema import TableSchema
+from shared_schema.table_schema import TableId, TableSchema
 
 log = logging.getLogger(__name__)
 
@@ -189,11 +189,15 @@ class BufferSink:
         self._idle = idle
         self._held: dict[BufferRowWriter, None] = {}
         self._held_bytes = 0
+        self._controls: list[tuple[str, str, int, str, str]] = []
         with _typed_errors():
             self._connection = connect(settings.buffer_url)
             # What is acknowledged as published must survive a crash, whatever the server's default setting is.
             self._connection.execute("SET synchronous_commit = on")
             self._take_lock()
+
+    def prepare(self, tables: Sequence[TableId]) -> None:
+        """Do nothing: buffer tables are made from schemas, one by one."""
 
     def row_writer(self, schema: TableSchema) -> BufferRowWriter:
         """Return the writer for a schema version; create or alter its buffer table if needed."""
@@ -214,14 +218,19 @@ class BufferSink:
         return None
 
     def control(self, record: ControlRecord) -> None:
-        """Add a control record to the control table."""
+        """Add a control record, which is sent with the rows.
+
+        Until then no transaction is open for it: before the first frontier nothing ends one, and the consistent point
+        of the first capture would wait for it, where both databases are on one server.
+        """
         content = json.loads(control.encode_control(self._slot, record))
-        with _typed_errors():
-            self._begin()
-            self._connection.execute(
-                "INSERT INTO pgtrickle_changes.control VALUES (%s, %s, %s, %s, %s::jsonb)",
-                (self._slot, str(record.stamp.lsn), record.stamp.seq, content["kind"], json.dumps(content)),
-            )
+        text = json.dumps(content)
+        self._controls.append((self._slot, str(record.stamp.lsn), record.stamp.seq, content["kind"], text))
+        self._held_bytes += len(text)
+        if self._held_bytes >= HELD_BYTES:
+            with _typed_errors():
+                self._begin()
+                self._send_all()
 
     def hold(self, row_writer: BufferRowWriter, size: int, *, full: bool) -> None:
         """Note that a row was added to the writer; send all collected rows if there are enough."""
@@ -260,6 +269,7 @@ class BufferSink:
         for row_writer in self._held:
             row_writer.drop()
         self._held.clear()
+        self._controls.clear()
         self._held_bytes = 0
         try:
             self._connection.execute("ROLLBACK")
@@ -295,6 +305,9 @@ class BufferSink:
     def _send_all(self) -> None:
         for row_writer in self._held:
             row_writer.send(self._connection)
+        for values in self._controls:
+            self._connection.execute("INSERT INTO pgtrickle_changes.control VALUES (%s, %s, %s, %s, %s::jsonb)", values)
+        self._controls.clear()
         self._held.clear()
         self._held_bytes = 0
 

@@ -1,7 +1,7 @@
 """Registers schemas in a Confluent-compatible registry: takes schema text, returns its id.
 
 There is one POST per schema version and process. The registry's compatibility rule for a subject applies: a version
-that it rejects stops the consumer before any row is written with it.
+that it rejects stops its table before any row is written with it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import urllib.parse
 import urllib.request
 from typing import Any
 
-from cdc_consumer.errors import RegistryUnavailable, SchemaRefused
+from cdc_consumer.errors import RegistryRefused, RegistryUnavailable, SchemaRefused
+from shared_schema.table_schema import TableId
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 TIMEOUT_S = 10.0
@@ -36,18 +37,18 @@ class SchemaRegistry:
             token = base64.b64encode(f"{user}:{password}".encode()).decode()
             self._headers["Authorization"] = f"Basic {token}"
 
-    def register(self, subject: str, schema: str) -> int:
+    def register(self, table: TableId, subject: str, schema: str) -> int:
         """Register the schema under the subject -> its id; a schema that is already registered keeps its id."""
         quoted = urllib.parse.quote(subject, safe="")
-        answer = self._post(f"/subjects/{quoted}/versions", {"schema": schema, "schemaType": "AVRO"}, subject)
+        answer = self._post(f"/subjects/{quoted}/versions", {"schema": schema, "schemaType": "AVRO"}, table, subject)
         found = answer.get("id")
         if not isinstance(found, int) or not 0 <= found < 1 << 31:
-            raise SchemaRefused(
+            raise RegistryRefused(
                 f"the answer of {self._url} has no schema id", hint="is it a Confluent-compatible registry?"
             )
         return found
 
-    def _post(self, path: str, content: dict[str, str], subject: str) -> dict[str, Any]:
+    def _post(self, path: str, content: dict[str, str], table: TableId, subject: str) -> dict[str, Any]:
         request = urllib.request.Request(  # noqa: S310
             self._url + path, json.dumps(content).encode(), self._headers, method="POST"
         )
@@ -60,10 +61,11 @@ class SchemaRegistry:
             if error.code in REFUSED:
                 raise SchemaRefused(
                     f"the schema registry rejected a new version of {subject}: {said}",
-                    hint=f"allow it (PUT /config/{subject}, compatibility NONE) and start again; no change is lost",
+                    hint=f"allow it (PUT /config/{subject}, compatibility NONE) and start again: the table is copied",
+                    table=table,
                 ) from error
             if error.code in (401, 403):
-                raise SchemaRefused(
+                raise RegistryRefused(
                     f"the schema registry denied access: {said}",
                     hint="put user and password into PG_TRICKLE_SCHEMA_REGISTRY_URL",
                 ) from error

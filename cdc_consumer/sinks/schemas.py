@@ -42,7 +42,7 @@ class SchemaRegistrar:
             return known
         header, key = codec.header, codec.header.removeprefix(MAGIC)
         if self._registry is not None:
-            header = registry_header(self._registry.register(f"{topic}-value", codec.text))
+            header = registry_header(self._registry.register(codec.schema.table, f"{topic}-value", codec.text))
             key = header.removeprefix(REGISTRY_MAGIC)
         self._publish(key, codec)
         self._headers[codec.id] = header

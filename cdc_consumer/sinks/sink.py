@@ -137,6 +137,9 @@ class Sink(Protocol):
     def transaction_limit_s(self) -> float | None:
         """How long one transaction may last; None without a limit."""
 
+    def prepare(self, tables: Sequence[TableId]) -> None:
+        """Create what tables need, all at once, if that is faster than one by one; `row_writer` creates it too."""
+
     def row_writer(self, schema: TableSchema) -> RowWriter:
         """Return the writer for a schema version; create its topic or table if it is missing.
 

@@ -5,19 +5,33 @@ from __future__ import annotations
 import concurrent.futures
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from cdc_consumer.errors import BrokerUnavailable
+from cdc_consumer.errors import BrokerUnavailable, TopicUnfit
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.failures import diagnose_kafka, kafka_error
+from cdc_consumer.sinks.topic_settings import (
+    MESSAGE_BYTES,
+    PRODUCER_LIMIT,
+    find_compaction,
+    find_risks,
+    mending_command,
+)
 from shared_schema.errors import SettingsError
 from shared_schema.table_schema import TableId
-from shared_schema.topics import BROKER_TIME, beats_topic, control_topic, progress_topic, schemas_topic, table_topic
+from shared_schema.topics import (
+    BROKER_TIME,
+    beats_topic,
+    control_topic,
+    progress_topic,
+    schemas_topic,
+    table_topic,
+)
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +94,7 @@ class Topics:
         self._partitions: dict[str, int] = {}
         self._made: set[str] = set()
         """Topics that this object created and for which `is_used` was not called yet."""
+        self._compacted: set[str] = set()
 
     def ensure_control(self) -> None:
         """Create the progress, the schemas, the control and the beats topic if they are missing."""
@@ -96,12 +111,62 @@ class Topics:
             self._create(name, 1, config)
         self._correct({name: config for name, config in configs.items() if name not in self._made})
 
+    def look(self) -> None:
+        """Read which topics of tables exist, all at once, and warn of settings that lose or reject rows."""
+        prefix = self._settings.topic_prefix
+        try:
+            found = self._admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
+        except KafkaException as exception:
+            raise diagnose_kafka(kafka_error(exception), "looking at the topics") from exception
+        partitions = {
+            name: len(topic.partitions)
+            for name, topic in found.items()
+            if topic.error is None and name.startswith(f"{prefix}.") and name.count(".") == prefix.count(".") + 2
+        }
+        self._partitions |= partitions
+        largest = int(self._settings.kafka_options.get(PRODUCER_LIMIT, MESSAGE_BYTES))
+        for name, present in self._describe(partitions).items():
+            if find_compaction(present):
+                self._compacted.add(name)
+            for problem, setting in find_risks(present, self._settings.topic_retention_ms, largest):
+                hint = mending_command(name, setting)
+                log.warning(
+                    "settings of a topic are dangerous", extra={"topic": name, "problem": problem, "hint": hint}
+                )
+
     def ensure_table(self, table: TableId) -> str:
         """Create a table's topic if it is missing -> its name."""
         name = table_topic(self._settings.topic_prefix, table)
-        retention = {"retention.ms": str(self._settings.topic_retention_ms)}
-        self._create(name, self._settings.topic_partitions, retention)
+        if name in self._compacted:
+            raise TopicUnfit(
+                f"topic {name} is compacted, so Kafka deletes change rows",
+                hint=f"{mending_command(name, 'cleanup.policy=delete')}; then start again: the table is copied",
+                table=table,
+            )
+        self._create(name, self._settings.topic_partitions, self._table_config)
         return name
+
+    def create_tables(self, tables: Sequence[TableId]) -> None:
+        """Create the missing topics of tables with one request; what fails is reported by `ensure_table`."""
+        names = [table_topic(self._settings.topic_prefix, table) for table in tables]
+        new = [
+            self._new_topic(name, self._settings.topic_partitions, self._table_config)
+            for name in names
+            if name not in self._partitions
+        ]
+        if not new:
+            return
+        for name, created in self._admin.create_topics(new, request_timeout=ADMIN_TIMEOUT_S).items():
+            try:
+                created.result(ADMIN_TIMEOUT_S + 5)
+            except (KafkaException, concurrent.futures.TimeoutError):
+                continue
+            self._partitions[name] = self._settings.topic_partitions
+            self._made.add(name)
+
+    @property
+    def _table_config(self) -> dict[str, str]:
+        return {"retention.ms": str(self._settings.topic_retention_ms)}
 
     def partitions(self, topic: str) -> int:
         """Return the number of partitions of an existing topic; the broker is asked once."""
@@ -161,17 +226,27 @@ class Topics:
 
     def _correct(self, configs: dict[str, dict[str, str]]) -> None:
         """Give existing topics the settings that the contract needs: an earlier version may have created them."""
-        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in configs]
         try:
-            found = self._admin.describe_configs(resources, request_timeout=ADMIN_TIMEOUT_S) if resources else {}
-            for resource, described in found.items():
-                present, wanted = described.result(ADMIN_TIMEOUT_S + 5), configs[resource.name]
-                differing = {n: v for n, v in wanted.items() if n not in present or present[n].value != v}
+            for name, present in self._describe(configs).items():
+                differing = {n: v for n, v in configs[name].items() if present.get(n) != v}
                 if differing:
-                    self._alter(resource.name, differing)
+                    self._alter(name, differing)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
             # The role may lack the right. Everything works, but the topic takes more room and time.
             log.warning("settings of a topic could not be corrected", extra={"problem": str(error)})
+
+    def _describe(self, names: Collection[str]) -> dict[str, dict[str, str | None]]:
+        """Return the settings of topics; none if the role may not read them."""
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+        try:
+            found = self._admin.describe_configs(resources, request_timeout=ADMIN_TIMEOUT_S) if resources else {}
+            return {
+                resource.name: {name: entry.value for name, entry in described.result(ADMIN_TIMEOUT_S + 5).items()}
+                for resource, described in found.items()
+            }
+        except (KafkaException, concurrent.futures.TimeoutError) as error:
+            log.warning("settings of topics could not be read", extra={"problem": str(error)})
+            return {}
 
     def _alter(self, name: str, differing: dict[str, str]) -> None:
         entries = [ConfigEntry(n, value, incremental_operation=AlterConfigOpType.SET) for n, value in differing.items()]
@@ -183,12 +258,7 @@ class Topics:
     def _create(self, name: str, partitions: int, config: dict[str, str]) -> None:
         if name in self._partitions:
             return
-        topic = NewTopic(
-            name,
-            num_partitions=partitions,
-            replication_factor=self._settings.replication_factor,
-            config=config | BROKER_TIME,
-        )
+        topic = self._new_topic(name, partitions, config)
         try:
             self._admin.create_topics([topic], request_timeout=ADMIN_TIMEOUT_S)[name].result(ADMIN_TIMEOUT_S + 5)
         except KafkaException as exception:
@@ -200,3 +270,11 @@ class Topics:
         else:
             self._partitions[name] = partitions
             self._made.add(name)
+
+    def _new_topic(self, name: str, partitions: int, config: dict[str, str]) -> NewTopic:
+        return NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=self._settings.replication_factor,
+            config=config | BROKER_TIME,
+        )

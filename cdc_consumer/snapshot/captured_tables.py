@@ -101,6 +101,11 @@ class CapturedTables:
         """Return the partitioned table among these relations whose leaves are followed."""
         return next((root for root in self._roots() if root.relid in relids), None)
 
+    @property
+    def followed_roots(self) -> list[Capture]:
+        """The partitioned tables whose leaves are followed."""
+        return list(self._roots())
+
     def add(self, capture: Capture) -> Capture:
         """Add a captured table, or one that is stopped -> its record to publish, with the leaves that it has by now."""
         if (copied := self._copying.pop(capture.table, None)) is not None:

@@ -146,6 +146,10 @@ class Loader:
         self._feedback = feedback
         self._metrics = metrics
 
+    def prepare(self, export: Export) -> None:
+        """Prepare the sink for the tables of an export, all at once."""
+        self._sink.prepare([table.schema.table for table in export.tables])
+
     def begin(self, export: Export, table: TableExport) -> TableCopy:
         """Start a copy; the caller runs its steps."""
         return TableCopy(self._settings, self._sink, self._metrics, export, table)

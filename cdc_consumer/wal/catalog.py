@@ -402,13 +402,25 @@ def published_via_root(publication: str, tables: list[str]) -> PublishedViaRoot:
 
 _ANCESTORS = "SELECT a.relid::oid::int8 FROM pg_partition_ancestors(%s::int8::oid::regclass) a"
 
+_IS_PUBLISHED = """
+SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+               JOIN pg_publication_tables p ON p.schemaname = n.nspname AND p.tablename = c.relname
+               WHERE c.oid = %s::int8::oid AND p.pubname = ANY (%s))
+"""
 
-def partition_ancestors(connection: Connection, relid: int) -> list[int]:
-    """Return the tables of which a relation is a partition now, and itself; empty if it is none or was dropped."""
+
+def partition_ancestors(connection: Connection, publications: tuple[str, ...], relid: int) -> list[int]:
+    """Return the tables of which a relation is a partition now, and itself; only itself if it is published by itself.
+
+    Empty if it is neither: it was dropped or detached, or left the publications.
+    """
     try:
-        return [int(oid) for (oid,) in connection.execute(_ANCESTORS, (relid,))]
+        ancestors = [int(oid) for (oid,) in connection.execute(_ANCESTORS, (relid,))]
+        if not ancestors and connection.execute(_IS_PUBLISHED, (relid, list(publications))).fetchone() == (True,):
+            return [relid]
     except psycopg.Error as error:
         raise diagnose_exception(error) from error
+    return ancestors
 
 
 def partitioned_tables(connection: Connection, relids: list[int]) -> set[int]:

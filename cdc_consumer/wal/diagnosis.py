@@ -10,6 +10,7 @@ from cdc_consumer.errors import (
     MissingRights,
     NoFreeSlot,
     PublicationMissing,
+    ServerOutOfMemory,
     SlotActive,
     SlotLost,
     SourceError,
@@ -54,7 +55,12 @@ def diagnose_postgres(sqlstate: str, message: str) -> SourceError:
             return SlotLost(f"PostgreSQL refused: {said}", hint=RESYNC_HINT)
         case "58P01":
             return SlotLost(f"the server removed log that is still needed: {said}", hint=RESYNC_HINT)
-        case "54000" | "53200":
+        case "53200":
+            return ServerOutOfMemory(
+                f"PostgreSQL is out of memory: {said}",
+                hint="it is tried again automatically; if that does not help, give the server more memory",
+            )
+        case "54000":
             return SourceError(
                 f"a row is larger than PostgreSQL can send: {said}",
                 hint="the text of a row may have at most 1 GB: make the row smaller, or remove its table from the "
@@ -62,6 +68,11 @@ def diagnose_postgres(sqlstate: str, message: str) -> SourceError:
             )
         case "57P01" | "57P02" | "57P03" | "08006" | "08003" | "08001":
             return ConnectionLost(f"PostgreSQL closed the connection: {said}", hint="is the server restarting?")
+        case "57P05" | "25P03" | "25P04":
+            return ConnectionLost(
+                f"PostgreSQL closed the connection: {said}",
+                hint="it is opened again automatically; our sessions lift time limits, unless somebody sets them later",
+            )
         case "55P03" | "57014" | "40001" | "40P01" | "42P01" | "42703" | "3F000":
             return CaptureFailed(
                 f"PostgreSQL cannot export the table yet: {said}", hint="it is tried again automatically"

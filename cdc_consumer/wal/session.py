@@ -27,9 +27,11 @@ from shared_schema.lsn import Lsn
 SEND_TIMEOUT_S = 10.0
 """A status update has 34 bytes; a server that does not accept it for this long is unreachable."""
 
-
 RECEIVE_MAX_BYTES = 8 * 1024 * 1024
 """Memory limit of one receive; a single message may be larger."""
+
+UNCHECKED = b"SQL_ASCII"
+"""The encoding of databases whose text may be any bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,10 @@ class ReplicationSession:
             self._owner = connect_with_options(
                 database_url, application_name=APPLICATION_NAME, replication=True, more=more
             )
+            if self._owner.pgconn.parameter_status(b"server_encoding") == UNCHECKED:
+                # Otherwise the server ends the stream at the first value that is not UTF-8. So it comes as it is, and
+                # the table that has it is known.
+                self._owner.execute("SET client_encoding = 'SQL_ASCII'")
         except psycopg.Error as error:
             raise diagnose_exception(error) from error
         self._conn = self._owner.pgconn

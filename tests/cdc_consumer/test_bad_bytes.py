@@ -136,7 +136,8 @@ class Stream:
         records = ProgressRecords(settings, point, None, versions, captures=captures, tables=tables)
         batcher = TransactionBatcher(
             settings=settings, frontier=self.frontier, sink=sink, records=records, feedback=feedback,
-            captures=captures, metrics=metrics, clock=LogClock(), compared=ComparedPositions(), has_frontier=False,
+            captures=captures, metrics=metrics, health=Health(), clock=LogClock(), compared=ComparedPositions(),
+            has_frontier=False,
         )  # fmt: skip
         self._handler = FrameHandler(
             frontier=self.frontier, history=None, rows=rows, sink=sink, batcher=batcher, captures=captures,

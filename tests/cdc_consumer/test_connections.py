@@ -7,13 +7,16 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
+from tests.cdc_consumer.conftest import MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, check, refused
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); ALTER PUBLICATION pg_trickle ADD TABLE t"
@@ -111,3 +114,28 @@ def test_tls_with_a_verified_certificate(consumer: Consumer, db: Connection, tmp
         assert consumer.stop() == 0
         consumer.environment["PG_TRICKLE_DATABASE_URL"] = f"{secure}?sslmode=verify-full&sslrootcert={other}"
         assert "certificate" in refused(consumer)
+
+
+def test_time_limits_of_the_role_end_neither_copies_nor_the_stream(make_consumer: MakeConsumer, db: Connection) -> None:
+    consumer = make_consumer(copy_chunk_pages=100_000, heartbeat_ms=60_000)
+    role = f"hurried_{consumer.prefix}"
+    limits = {"statement_timeout": 10, "idle_in_transaction_session_timeout": 50, "idle_session_timeout": 300}
+    if db.info.server_version >= 170_000:
+        limits["transaction_timeout"] = 50
+    db.execute(f"CREATE ROLE {role} LOGIN SUPERUSER REPLICATION PASSWORD 'x'".encode())
+    try:
+        for name, limit_ms in limits.items():
+            db.execute(f"ALTER ROLE {role} SET {name} = {limit_ms}".encode())
+        consumer.environment["PG_TRICKLE_DATABASE_URL"] = make_conninfo(consumer.url, user=role, password="x")
+        db.execute("CREATE TABLE large AS SELECT g AS id, repeat('x', 1500) AS v FROM generate_series(1, 15000) g")
+        db.execute("ALTER TABLE large REPLICA IDENTITY FULL; ALTER PUBLICATION pg_trickle ADD TABLE large")
+        consumer.start()
+        db.execute("UPDATE large SET v = 'y' WHERE id <= 200")
+        # The sessions that look at the catalog are idle between two looks.
+        time.sleep(0.5)
+        check(consumer, ["public.large"])
+        assert consumer.metric("pg_trickle_cdc_reconnects_total") == 0
+        assert consumer.metric('pg_trickle_cdc_retries_total{what="capture"}') == 0
+    finally:
+        consumer.end()
+        db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())

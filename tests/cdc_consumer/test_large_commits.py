@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.cdc_consumer.conftest import LOG_AND_TABLES, MakeConsumer
-from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, flushed_message, refused, until
+from tests.cdc_consumer.harness import (
+    Connection,
+    Consumer,
+    by_stamp,
+    check,
+    connect,
+    flushed_message,
+    refused,
+    scalar,
+    until,
+)
 from tests.cdc_consumer.topic_reader import open_reader, position, wait_for_frontier
 
 ROWS = int(os.environ.get("LARGE_COMMIT_ROWS", "300000"))
@@ -73,6 +83,22 @@ def test_a_commit_longer_than_a_transaction_may_last(make_consumer: MakeConsumer
     assert sorted(own) == list(range(len(own)))
     # A frontier passes the commit only when it is complete.
     assert all(position(record["frontier"]) <= commit for record in partial)
+
+
+def test_progress_goes_on_beside_an_open_transaction(make_consumer: MakeConsumer, db: Connection) -> None:
+    consumer = make_consumer(heartbeat_ms=200)
+    db.execute(CUT)
+    consumer.start()
+    with connect(consumer.url) as other:
+        other.execute("BEGIN; INSERT INTO t SELECT g, 0 FROM generate_series(1, 1000) g")
+        db.execute("INSERT INTO u VALUES (2)")
+        check(consumer, ["public.u"])
+        # Nothing of this is published, but the server may discard its log up to the open transaction.
+        db.execute("CREATE TABLE nobodys AS SELECT generate_series(1, 1000)")
+        end = position(str(scalar(db, "SELECT pg_current_wal_lsn()::text")))
+        until(lambda: consumer.metric("pg_trickle_cdc_published_lsn") >= end, "the frontier follows", 10)
+        other.execute("COMMIT")
+    check(consumer, ["public.t", "public.u"])
 
 
 def test_publications_may_not_change_in_the_middle(make_consumer: MakeConsumer, db: Connection) -> None:

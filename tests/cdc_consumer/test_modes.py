@@ -11,7 +11,7 @@ from cdc_consumer.settings import ConsumerSettings
 from shared_schema.errors import SettingsError
 from shared_schema.settings import load_settings
 from tests.cdc_consumer.conftest import MakeConsumer
-from tests.cdc_consumer.harness import Connection, check, scalar
+from tests.cdc_consumer.harness import Connection, Consumer, check, scalar, until
 from tests.cdc_consumer.history import SCHEMA, TABLES, run_transaction
 
 NO_KAFKA = "127.0.0.1:1"
@@ -35,6 +35,20 @@ def test_a_sidecar_of_all_tables_does_not_capture_its_own_writes(make_consumer: 
     time.sleep(1.5)
     assert consumer.metric("pg_trickle_cdc_publishes_total") - published <= 9
     assert consumer.metric("pg_trickle_cdc_rows_total") == rows
+
+
+@pytest.mark.parametrize("mode", ["sidecar", "remote"], indirect=True)
+def test_a_message_before_the_first_capture_does_not_keep_it_waiting(consumer: Consumer, db: Connection) -> None:
+    """Its record is written in a transaction that ends with the first frontier, which waits for the capture."""
+    db.execute(
+        "CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1); ALTER PUBLICATION pg_trickle ADD TABLE t"
+    )
+    db.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (consumer.prefix,))
+    db.execute("SELECT pg_logical_emit_message(true, 'app', 'early')")
+    consumer.start(wait=False)
+    until(lambda: consumer.metric("pg_trickle_cdc_captured_tables") == 1, "captured", 20)
+    content = check(consumer, ["public.t"])
+    assert [record["content"] for record in content.control if record.get("prefix") == "app"] == ["early"]
 
 
 def test_remote_needs_a_target(monkeypatch: pytest.MonkeyPatch) -> None:

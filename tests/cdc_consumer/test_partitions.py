@@ -173,6 +173,46 @@ def test_changes_that_nobody_announced(consumer: Consumer, root: Connection) -> 
     assert copied(content) == 20 + 8 + 1 + 1 + 1
 
 
+def test_partitions_that_left_before_their_rows_are_read(make_consumer: MakeConsumer, root: Connection) -> None:
+    """Nobody told that they came or left, and the catalog knows neither of them any more."""
+    # One Kafka transaction per commit: a frontier could stand between any two.
+    consumer = make_consumer(batch_max_rows=1, heartbeat_ms=60_000)
+    root.execute("CREATE TABLE alike (id int, region text, v text); ALTER PUBLICATION pg_trickle ADD TABLE alike")
+    consumer.start()
+    check(consumer, ["public.root"])
+    consumer.kill()
+
+    def end_of_log() -> int:
+        return position(str(scalar(root, "SELECT pg_current_wal_insert_lsn()::text")))
+
+    spans: list[tuple[int, int]] = []
+    for name, leave in (("leaf_c", "DROP TABLE leaf_c"), ("leaf_d", "ALTER TABLE root DETACH PARTITION leaf_d")):
+        root.execute(f"CREATE TABLE {name} PARTITION OF root FOR VALUES IN ('{name}')".encode())
+        moved = end_of_log()
+        root.execute(
+            "UPDATE root SET region = %s WHERE id BETWEEN %s AND %s", (name, 1 + 5 * len(spans), 4 + 5 * len(spans))
+        )
+        root.execute("INSERT INTO alike VALUES (1, %s, 'no partition')", (name,))
+        root.execute("UPDATE root SET v = 'later' WHERE id = 20")
+        before_leave = end_of_log()
+        root.execute(leave)
+        spans.append((moved, before_leave))
+    # Known ones: one is gone, the other one has other columns now.
+    root.execute("UPDATE root SET v = 'last' WHERE id > 10; DROP TABLE leaf_b; INSERT INTO root VALUES (100, 'a', 'z')")
+    root.execute("ALTER TABLE root DETACH PARTITION leaf_a; ALTER TABLE leaf_a DROP v, ADD w int; DROP TABLE leaf_d")
+    consumer.start()
+
+    def follows() -> bool:
+        content = consumer.caught_up()
+        return replay(by_stamp(content.rows["public.root"])) == table_now(root, "root")
+
+    until(follows, "the rows of partitions that left are gone", limit_s=20)
+    check(consumer, ["public.root", "public.alike"])
+    assert consumer.metric("pg_trickle_cdc_reconnects_total") == 0
+    shown = [frontier for frontier in _progress(consumer) for begin, end in spans if begin < frontier <= end]
+    assert not shown, "a frontier stands where rows of a partition are missing"
+
+
 def test_detached_while_the_table_is_used(consumer: Consumer, root: Connection) -> None:
     """DETACH CONCURRENTLY takes two transactions: the rows leave with the first one."""
     consumer.start()

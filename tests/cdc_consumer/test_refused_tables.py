@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from tests.cdc_consumer.conftest import MakeConsumer
-from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, refused, until
+from tests.cdc_consumer.harness import Connection, Consumer, by_stamp, check, connect, refused, until
 from tests.cdc_consumer.test_capture import add
 from tests.cdc_consumer.topic_reader import position
+from tests.fixtures.postgres import PostgresServer
 
 TABLES = """
 CREATE TABLE big (id int PRIMARY KEY, v text); ALTER TABLE big REPLICA IDENTITY FULL;
@@ -68,6 +71,65 @@ def test_a_row_that_is_too_large_stops_its_table_alone(make_consumer: MakeConsum
     until(lambda: not consumer.caught_up().captures[-1].get("stopped"), "captured again")
     db.execute("INSERT INTO big VALUES (5, 'new')")
     check(consumer, ["public.big", "public.other"])
+
+
+def test_a_compacted_topic_stops_its_table_alone(make_consumer: MakeConsumer, db: Connection) -> None:
+    consumer = make_consumer()
+    db.execute(TABLES)
+    name = f"{consumer.prefix}.public.big"
+    admin = AdminClient({"bootstrap.servers": consumer.bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})])[name].result(20)
+    add(db, "big", "other")
+    consumer.start()
+    assert f"topic {name} is compacted" in stopped(consumer, "big")
+    db.execute("INSERT INTO other VALUES (3); INSERT INTO big VALUES (2, 'x')")
+    assert "public.big" not in check(consumer, ["public.other"]).rows
+    assert consumer.stop() == 0
+    entry = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    altered = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+    admin.incremental_alter_configs([altered])[altered].result(20)
+    consumer.start()
+    until(lambda: not consumer.caught_up().captures[-1].get("stopped"), "captured again")
+    check(consumer, ["public.big", "public.other"])
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_value_that_is_no_text_stops_its_table_alone(
+    make_consumer: MakeConsumer, postgres: PostgresServer, copied: bool
+) -> None:
+    """A database without an encoding holds any bytes as text."""
+    consumer = make_consumer()
+    name = f"ascii_{consumer.prefix}"
+    with connect(postgres.url) as admin:
+        admin.execute(f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    url = urlunsplit(urlsplit(postgres.url)._replace(path=f"/{name}", query="client_encoding=UTF8"))
+    consumer.url = consumer.environment["PG_TRICKLE_DATABASE_URL"] = url
+    wrong = r"SET client_encoding = 'SQL_ASCII'; INSERT INTO big VALUES (2, E'caf\xe9'); RESET client_encoding"
+    try:
+        with connect(url) as db:
+            db.execute(f"CREATE PUBLICATION pg_trickle; {TABLES} INSERT INTO big VALUES (3, 'café'); ".encode())
+            if copied:
+                db.execute(wrong)
+            add(db, "big", "other")
+            consumer.start()
+            if not copied:
+                check(consumer, ["public.big"])
+                db.execute(wrong)
+            db.execute("INSERT INTO other VALUES (2)")
+            reason = stopped(consumer, "big")
+            assert ("22021" if copied else "big column v is not valid text") in reason and "caf" not in reason
+            check(consumer, ["public.other"])
+            db.execute("DELETE FROM big WHERE id = 2")
+            assert consumer.stop() == 0
+            consumer.start()
+            until(lambda: not consumer.caught_up().captures[-1].get("stopped"), "captured again")
+            check(consumer, ["public.big", "public.other"])
+            consumer.stop()
+            db.execute("SELECT pg_drop_replication_slot(%s)", (consumer.prefix,))
+    finally:
+        consumer.end()
+        with connect(postgres.url) as admin:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 def test_a_name_that_is_too_long_for_a_topic(make_consumer: MakeConsumer, db: Connection) -> None:

@@ -24,7 +24,7 @@ from applier.sql.plan_query import plan_query
 from cdc_consumer.wal import catalog
 from cdc_consumer.wal.session import ReplicationSession
 from deploy.demo.shop import open_shop
-from shared_schema.session_pins import PINS
+from shared_schema.session_pins import PINS, TRANSACTION_TIMEOUT_SINCE, UNLIMITED
 from shared_schema.table_schema import TableId
 
 Connection = psycopg.Connection[Any]
@@ -41,6 +41,7 @@ HOSTILE = {
     "transform_null_equals": "on",
     "client_encoding": "LATIN1",
 }
+SHORT = "98765ms"
 EVIL = """
 CREATE SCHEMA evil;
 CREATE FUNCTION evil.lower(text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT ''evil''::text';
@@ -61,12 +62,17 @@ def hostile(database: str) -> Iterator[str]:
         admin.execute(EVIL.encode())
         admin.execute(sql.SQL("CREATE ROLE {} LOGIN SUPERUSER REPLICATION PASSWORD {}").format(role, password))
         own = sql.Identifier(admin.info.dbname)
-        for number, (setting, value) in enumerate(HOSTILE.items()):
+        for number, (setting, value) in enumerate({**HOSTILE, **dict.fromkeys(_limits(admin), SHORT)}.items()):
             values = sql.SQL(value) if setting == "search_path" else sql.Literal(value)
             what = sql.SQL("ROLE {}").format(role) if number % 2 else sql.SQL("DATABASE {}").format(own)
             admin.execute(sql.SQL("ALTER {} SET {} = {}").format(what, sql.SQL(setting), values))
         yield make_conninfo(database, user=name, password=password)
         admin.execute(sql.SQL("DROP OWNED BY {0} CASCADE; DROP ROLE {0}").format(role))
+
+
+def _limits(connection: Connection) -> list[str]:
+    is_known = connection.info.server_version >= TRANSACTION_TIMEOUT_SINCE
+    return [*UNLIMITED, *(["transaction_timeout"] if is_known else [])]
 
 
 def _show(connection: Connection) -> Show:
@@ -115,8 +121,11 @@ SESSIONS: dict[str, Callable[[str], AbstractContextManager[Show]]] = {
 def test_a_session_has_the_pins(hostile: str, kind: str) -> None:
     with psycopg.connect(hostile) as unpinned:
         assert {name: _show(unpinned)(name) for name in HOSTILE} == HOSTILE
+        limits = _limits(unpinned)
+        assert {_show(unpinned)(name) for name in limits} == {SHORT}
     with SESSIONS[kind](hostile) as show:
         assert {name: show(name) for name in PINS} == dict(PINS)
+        assert {name: show(name) for name in limits} == dict.fromkeys(limits, "0")
         assert show("client_encoding") == "UTF8"
 
 

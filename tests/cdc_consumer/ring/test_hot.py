@@ -38,14 +38,24 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     ],
 )
 def test_choice(clock: Clock, choice: tuple[str, ...], rows: int, expected: bool) -> None:
-    sources = HotSources(choice, Metrics(Health()))
+    sources = HotSources(choice, 10_000, Metrics(Health()))
     clock.now += 2
     sources.measure({TABLE: rows})
     assert sources.any_hot is expected
 
 
+def test_the_rate_is_a_setting(clock: Clock) -> None:
+    sources = HotSources(("auto",), 500, Metrics(Health()))
+    clock.now += 1
+    sources.measure({TABLE: 500})
+    assert not sources.any_hot
+    clock.now += 1
+    sources.measure({TABLE: 1_001})
+    assert sources.any_hot
+
+
 def test_a_source_cools_down_after_a_while(clock: Clock) -> None:
-    sources = HotSources(("auto",), Metrics(Health()))
+    sources = HotSources(("auto",), 10_000, Metrics(Health()))
     clock.now += 1
     sources.measure({TABLE: 50_000})
     clock.now += hot_sources.COOL_AFTER_S - 1

@@ -15,12 +15,16 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from applier.ingest.schemas import SchemaReader
-from cdc_consumer.errors import RegistryUnavailable, SchemaRefused
+from cdc_consumer.errors import RegistryRefused, RegistryUnavailable
 from cdc_consumer.sinks.registry import SchemaRegistry
 from shared_schema.avro import header_fingerprint, registry_header
+from shared_schema.table_schema import TableId
 from tests.cdc_consumer.conftest import MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, check, until
+from tests.cdc_consumer.test_refused_tables import stopped
 from tests.cdc_consumer.topic_reader import open_reader
+
+TABLE = TableId("public", "t")
 
 
 class Registry(BaseHTTPRequestHandler):
@@ -127,39 +131,44 @@ def test_rows_in_the_registrys_wire_format(make_consumer: MakeConsumer, db: Conn
     assert list(Registry.subjects) == [f"{topic}-value"] and len(Registry.subjects[f"{topic}-value"]) == 2
 
 
-def test_a_refused_version_stops_before_its_first_row(
+def test_a_refused_version_stops_its_table_before_its_first_row(
     make_consumer: MakeConsumer, db: Connection, registry: str
 ) -> None:
     consumer = make_consumer(schema_registry_url=registry)
-    db.execute("CREATE TABLE t (id int PRIMARY KEY, v int); ALTER PUBLICATION pg_trickle ADD TABLE t")
+    db.execute("CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE u (id int PRIMARY KEY)")
+    db.execute("ALTER PUBLICATION pg_trickle ADD TABLE t, u")
     consumer.start()
     db.execute("INSERT INTO t VALUES (1, 1)")
     consumer.caught_up()
     subject = f"{consumer.prefix}.public.t-value"
     Registry.frozen.add(subject)
-    db.execute("ALTER TABLE t ALTER v TYPE text; INSERT INTO t VALUES (2, 'two')")
-    until(lambda: consumer.process.poll() is not None, "stopped")
-    text = consumer.log.read_text()
-    assert "incompatible" in text and subject in text and "Traceback" not in text
+    db.execute("ALTER TABLE t ALTER v TYPE text; INSERT INTO t VALUES (2, 'two'); INSERT INTO u VALUES (1)")
+    reason = stopped(consumer, "t")
+    assert "incompatible" in reason and f"PUT /config/{subject}" in reason
+    db.execute("INSERT INTO u VALUES (2); INSERT INTO t VALUES (3, 'three')")
+    check(consumer, ["public.u"])
+    assert consumer.metric("pg_trickle_cdc_reconnects_total") == 1
+    assert "Traceback" not in consumer.log.read_text()
+    assert [r["row"]["v"] for r in read_with_registry(consumer, f"{consumer.prefix}.public.t")] == [1]
     Registry.frozen.clear()
+    assert consumer.stop() == 0
     consumer.start()
-    consumer.caught_up()
-    records = read_with_registry(consumer, f"{consumer.prefix}.public.t")
-    assert [r["row"]["v"] for r in records] == [1, "two"]
+    until(lambda: not consumer.caught_up().captures[-1].get("stopped"), "captured again")
+    check(consumer, ["public.t", "public.u"])
 
 
 def test_user_and_password(registry: str) -> None:
     Registry.users.add("Basic " + base64.b64encode(b"me:p@ss").decode())
-    with pytest.raises(SchemaRefused, match="denied access"):
-        SchemaRegistry(registry).register("s", '"int"')
+    with pytest.raises(RegistryRefused, match="denied access"):
+        SchemaRegistry(registry).register(TABLE, "s", '"int"')
     known = SchemaRegistry(registry.replace("://", "://me:p%40ss@"))
-    assert known.register("a/b", '"int"') == known.register("a/b", '"int"') == 100_001
+    assert known.register(TABLE, "a/b", '"int"') == known.register(TABLE, "a/b", '"int"') == 100_001
     assert Registry.log[-1] == "/subjects/a%2Fb/versions"
 
 
 def test_no_registry_there() -> None:
     with pytest.raises(RegistryUnavailable) as caught:
-        SchemaRegistry("http://user:secret@127.0.0.1:1").register("s", '"int"')
+        SchemaRegistry("http://user:secret@127.0.0.1:1").register(TABLE, "s", '"int"')
     assert "secret" not in str(caught.value) and caught.value.retryable
 
 

@@ -7,10 +7,14 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
 
+from cdc_consumer.errors import TopicUnfit
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.topics import PROGRESS_COMPACTION_LAG_MS, Topics, client_options
 from shared_schema.errors import SettingsError
+from shared_schema.table_schema import TableId
+from tests.cdc_consumer.harness import until
 from tests.cdc_consumer.sinks.records import TABLE
 
 
@@ -37,6 +41,48 @@ def test_partitions_are_those_that_are_there(settings: ConsumerSettings) -> None
     name = Topics(settings.model_copy(update={"topic_partitions": 3})).ensure_table(TABLE)
     later = Topics(settings.model_copy(update={"topic_partitions": 5}))
     assert later.ensure_table(TABLE) == name and later.partitions(name) == 3
+
+
+def test_many_topics_are_created_at_once(settings: ConsumerSettings) -> None:
+    tables = [TableId("public", f"t{number}") for number in range(20)]
+    names = [f"{settings.topic_prefix}.public.{table.name}" for table in tables]
+    Topics(settings).ensure_table(tables[3])
+    topics = Topics(settings.model_copy(update={"topic_partitions": 2}))
+    topics.create_tables(tables)
+    assert [topics.ensure_table(table) for table in tables] == names
+    # The one that was there keeps its partitions, and may have been used.
+    assert [topics.partitions(name) for name in names] == [1 if i == 3 else 2 for i in range(20)]
+    assert config(settings, names[0])["retention.ms"] == str(settings.topic_retention_ms)
+    assert not any(topics.is_used(name) for name in names)
+
+
+def test_topics_that_somebody_else_created(settings: ConsumerSettings, caplog: pytest.LogCaptureFixture) -> None:
+    Topics(settings).ensure_table(TableId("public", "good"))
+    made = {
+        "public.brief": {"retention.ms": "60000"},
+        "public.small": {"retention.ms": "-1", "max.message.bytes": "2000"},
+        "public.compacted": {"retention.ms": "-1", "cleanup.policy": "compact"},
+        # Not a name that this project gives, nor a topic of this prefix.
+        "public.not-ff": {"cleanup.policy": "compact"},
+        "public.other.x": {"cleanup.policy": "compact"},
+    }
+    admin = AdminClient({"bootstrap.servers": settings.kafka_bootstrap})
+    new = [NewTopic(f"{settings.topic_prefix}.{name}", 2, 1, config=config) for name, config in made.items()]
+    for done in admin.create_topics(new).values():
+        done.result(20)
+    created = {topic.topic for topic in new}
+    until(lambda: created <= {t.topic for t in admin.list_topics().topics.values() if t.error is None}, "created", 20)
+    topics = Topics(settings)
+    topics.look()
+    said = {vars(r)["topic"].removeprefix(f"{settings.topic_prefix}."): vars(r) for r in caplog.records}
+    assert "deleted after 60000 ms" in said["public.brief"]["problem"]
+    assert "above 2000 bytes" in said["public.small"]["problem"]
+    assert f"--entity-name {settings.topic_prefix}.public.brief" in said["public.brief"]["hint"]
+    assert not {"public.good", "public.compacted", "public.other.x"} & {*said}
+    with pytest.raises(TopicUnfit, match="is compacted") as raised:
+        topics.ensure_table(TableId("public", "compacted"))
+    assert raised.value.table == TableId("public", "compacted") and "cleanup.policy=delete" in raised.value.hint
+    assert topics.partitions(topics.ensure_table(TableId("public", "brief"))) == 2
 
 
 def test_whether_a_topic_was_ever_written(settings: ConsumerSettings) -> None:
