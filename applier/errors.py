@@ -18,6 +18,7 @@ TrickleError
 ├── CheckFailed          a stream table could not be compared with its query
 ├── Superseded           a later request replaced this one while it was carried out
 ├── PlanningCrashed      the applier ended several times while it planned a query
+├── FillCrashed          the applier ended several times while it computed the rows of a query
 ├── QueryTooLarge        a query is too large in form: its plan, its text or the time to plan it
 ├── RefreshFailed        one refresh failed on the present rows: tried again, then suspended
 │   ├── TargetError          PostgreSQL rejected the rows of one stream table
@@ -126,6 +127,10 @@ class Superseded(TrickleError):
 
 class PlanningCrashed(TrickleError):
     """The applier ended several times while it planned a query; it is not tried again by itself."""
+
+
+class FillCrashed(TrickleError):
+    """The applier ended several times while it computed the rows of a query; it is not tried again by itself."""
 
 
 class QueryTooLarge(TrickleError):

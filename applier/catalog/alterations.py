@@ -39,6 +39,12 @@ class PendingAlterations:
                 raise Superseded(f"stream table {pgt_id} was altered again or dropped")
             yield
 
+    def adopt_and_repair(self, pgt_id: int) -> None:
+        """Give a suspended stream table its new query, and request that all of it is computed for every sink."""
+        with self._connection.transaction():
+            self._connection.execute("SET LOCAL lock_timeout = '300ms'")
+            self._connection.execute("SELECT pgtrickle._adopt_and_repair(%s)", (pgt_id,))
+
     def evolve(self, ids: Collection[int]) -> int:
         """Let these stream tables follow columns that were added to their sources; return how many begin to."""
         row = self._connection.execute("SELECT pgtrickle._evolve(%s)", (list(ids),)).fetchone()

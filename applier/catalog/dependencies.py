@@ -143,6 +143,14 @@ class DependencyStore:
         stored: list[tuple[Any, Any]] = [(row[0], row[1]) for row in rows]
         return {int(pgt_id): read_facts(facts) for pgt_id, facts in stored}
 
+    def load_one(self, pgt_id: int) -> DependencyFacts | None:
+        """Return the stored facts of one stream table."""
+        row = self._connection.execute(
+            "SELECT facts FROM pgtrickle.pgt_dependency_facts WHERE pgt_id = %s", (pgt_id,)
+        ).fetchone()
+        facts: Any = row[0] if row else None
+        return None if facts is None else read_facts(facts)
+
     def store(self, pgt_id: int, facts: DependencyFacts, followed: str = "") -> None:
         """Store the facts that a plan was made with; nothing if the stream table was just dropped.
 
@@ -210,14 +218,19 @@ class DependencyStore:
         ).fetchone()
         return Lsn.parse(str(row[0]) if row else "0/0")
 
-    def follow(self, pgt_id: int, query: str, detail: str, *, whole: bool, relabelled: bool) -> None:
-        """Give a stream table the present text of its query; with `whole` also request that all of it is computed.
+    def follow(
+        self, pgt_id: int, query: str, detail: str, facts: DependencyFacts, *, whole: bool, relabelled: bool
+    ) -> None:
+        """Give a stream table the present text of its query, with the facts that go with it; with `whole` also request
+        that all of it is computed.
 
         With `relabelled` the other sinks get all rows: PostgreSQL's have other labels already.
         """
-        self._connection.execute(
-            "SELECT pgtrickle._follow(%s, %s, %s, %s, %s)", (pgt_id, query, detail, whole, relabelled)
-        )
+        with self._connection.transaction():
+            self._connection.execute(
+                "SELECT pgtrickle._follow(%s, %s, %s, %s, %s)", (pgt_id, query, detail, whole, relabelled)
+            )
+            self.store(pgt_id, facts)
 
     def may_evolve(self, pgt_id: int) -> bool:
         """Whether changes of sources that change rows are followed."""

@@ -164,6 +164,10 @@ _UNFINISHED = "unfinished_plans"
 """The key in pgt_plans.plan that counts how often planning began and did not end."""
 
 
+_UNFINISHED_FILLS = "unfinished_fills"
+"""Likewise for computations of all rows."""
+
+
 class StreamTableStore:
     """Reads and writes stream tables; every method is one transaction."""
 
@@ -250,13 +254,37 @@ class StreamTableStore:
             {"mark": _UNFINISHED, "pgt_id": pgt_id},
         )
 
+    def unfinished_fills(self, pgt_id: int) -> int:
+        """Return how often a computation of all rows began without an end."""
+        row = self._connection.execute(
+            "SELECT (plan ->> %s)::int FROM pgtrickle.pgt_plans WHERE pgt_id = %s", (_UNFINISHED_FILLS, pgt_id)
+        ).fetchone()
+        return int(str(row[0])) if row and row[0] is not None else 0
+
+    def begin_fill(self, pgt_id: int) -> None:
+        """Note that a computation of all rows begins."""
+        self._connection.execute(
+            "UPDATE pgtrickle.pgt_plans SET plan = plan"
+            " || jsonb_build_object(%(mark)s::text, coalesce((plan ->> %(mark)s)::int, 0) + 1)"
+            " WHERE pgt_id = %(pgt_id)s",
+            {"mark": _UNFINISHED_FILLS, "pgt_id": pgt_id},
+        )
+
+    def end_fill(self, pgt_id: int) -> None:
+        """Note that it ended, whatever came of it."""
+        self._connection.execute(
+            "UPDATE pgtrickle.pgt_plans SET plan = plan - %s::text WHERE pgt_id = %s", (_UNFINISHED_FILLS, pgt_id)
+        )
+
     def save_plan(self, pgt_id: int, plan: dict[str, object]) -> None:
         """Store how a stream table is maintained, for explain_stream_table(); nothing if it was just dropped."""
         self._connection.execute(
             "INSERT INTO pgtrickle.pgt_plans (pgt_id, plan) SELECT pgt_id, %s::jsonb FROM pgtrickle.pgt_stream_tables"
             " WHERE pgt_id = %s FOR KEY SHARE"
-            " ON CONFLICT (pgt_id) DO UPDATE SET plan = excluded.plan, planned_at = now()",
-            (json.dumps(_without_nul(plan)), pgt_id),
+            " ON CONFLICT (pgt_id) DO UPDATE SET planned_at = now(), plan = excluded.plan"
+            # Another plan may do the same again.
+            " || jsonb_strip_nulls(jsonb_build_object(%s::text, pgt_plans.plan -> %s))",
+            (json.dumps(_without_nul(plan)), pgt_id, _UNFINISHED_FILLS, _UNFINISHED_FILLS),
         )
 
     def revert_append_only(self, pgt_id: int) -> None:

@@ -111,8 +111,13 @@ class Alterations:
             self.catalog.alterations.refuse(row.pgt_id, own)
 
     def _adopt(self, rows: list[StreamTableRow], row: StreamTableRow, frontier: Lsn) -> None:
+        if row.state is Status.SUSPENDED and row.pgt_id not in self.tables.planned:
+            # Its old query may have no plan any more, or none that this process survives.
+            self.catalog.alterations.adopt_and_repair(row.pgt_id)
+            return
         readers = self.catalog.stream_tables.readers(row.pgt_relid)
-        group = [row, *(other for other in rows if other.pgt_id in readers)]
+        # A suspended reader is computed as a whole when it is resumed, or at once if it was suspended with this one.
+        group = [row, *(o for o in rows if o.pgt_id in readers and o.state is not Status.SUSPENDED)]
         if any(other.state not in SERVED for other in group[1:]):
             return
         if any(other.lsn >= frontier for other in group):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,7 +12,8 @@ from applier import metrics
 from applier.catalog.catalog import Catalog
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import RefreshFailed, TargetFull
-from applier.refresh.refresh import RefreshResult
+from applier.refresh.fills import Fills
+from applier.refresh.refresh import Refresh, RefreshResult
 from applier.refresh.scheduler import Scheduler
 from applier.refresh.strategy import RefreshMethod, RefreshReason
 from applier.unexpected import to_own_error
@@ -31,6 +32,18 @@ class FailurePolicy:
     _noted: dict[int, tuple[RefreshMethod, RefreshReason, datetime | None]] = field(default_factory=dict)
     """The state of each stream table that was last written to the catalog."""
 
+    fills: Fills = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fills = Fills(self.catalog.stream_tables)
+
+    def begin(self, refreshes: Sequence[Refresh], is_busy: Callable[[int], bool]) -> list[Refresh]:
+        """Return the refreshes that may be computed now; one that ended the process too often is suspended."""
+        admitted, refused = self.fills.begin(refreshes, is_busy)
+        for refresh, error in refused:
+            self.fail(refresh.row, error)
+        return admitted
+
     @contextmanager
     def contain(self, row: StreamTableRow, result: RefreshResult | None = None) -> Iterator[None]:
         """Run the block; any failure in it affects only this stream table. A retryable one is raised."""
@@ -41,6 +54,7 @@ class FailurePolicy:
 
     def fail(self, row: StreamTableRow, error: TrickleError, result: RefreshResult | None = None) -> None:
         """Schedule a retry when other rows may solve the problem; else suspend the stream table with the reason."""
+        self.fills.end(row.pgt_id)
         if result is not None:
             self.catalog.history.record_failure(row.pgt_id, result.execution, result.lsn_range, error)
         errors, is_full = None, isinstance(error, TargetFull)
@@ -67,6 +81,7 @@ class FailurePolicy:
     def note_success(self, result: RefreshResult) -> None:
         """Forget the failures of a stream table; write its method and next refresh to the catalog if they are new."""
         row, strategy = result.refresh.row, result.refresh.strategy
+        self.fills.end(row.pgt_id)
         if strategy.method is RefreshMethod.IN_POSTGRES:
             self.scheduler.pause_after_query(row.pgt_id, datetime.now(UTC), result.compute_ms)
         self.scheduler.note_success(row.pgt_id)

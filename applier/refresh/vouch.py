@@ -143,6 +143,8 @@ class Vouch:
         facts = table.facts or NOTHING
         if self._tables.get(table.id) is not table and not self._accept(row, table, facts):
             return False
+        # Those that were stored may be of other relations.
+        self._check_publications(facts)
         if self._committing:
             objects = ids_of([facts]).all
             if any(session.concerns(objects) for session in self._committing):
@@ -223,9 +225,16 @@ class Vouch:
         return altered.keys() | {pgt_id for found in readers for pgt_id in found}
 
     def _stored(self, row: StreamTableRow) -> DependencyFacts | None:
-        """Return the facts that its present query was planned with."""
-        stored = (self._facts or {}).get(row.pgt_id)
-        return stored if stored is not None and stored.text == text_digest(row.defining_query) else None
+        """Return the facts that its rows were computed with; None when its rows are to be those of another query."""
+        stored, text = (self._facts or {}).get(row.pgt_id), text_digest(row.defining_query)
+        if stored is not None and stored.text != text:
+            # It was altered, and the commit was in doubt: then these are stored too.
+            stored = self.catalog.dependencies.load_one(row.pgt_id) or stored
+            self._known[row.pgt_id] = stored
+        if stored is None or stored.text == text:
+            return stored
+        # Another text of the same query: what it reads has other names. Analysed again on request, it may read others.
+        return None if row.reinitializes else stored
 
     def _check_publications(self, facts: DependencyFacts) -> None:
         for relid in facts.relations:
@@ -355,11 +364,12 @@ class Vouch:
     ) -> None:
         """Store the query with the present names, and with `whole` request that all of it is computed."""
         query = self.planner.restate(row, stored, present)
-        detail = "; ".join(seen)
+        detail, facts = "; ".join(seen), present.with_text(text_digest(query))
         log.info("stream table follows", extra={"table": str(row.table), "seen": detail, "whole": whole})
-        self.catalog.dependencies.follow(row.pgt_id, query, detail, whole=whole, relabelled=relabelled)
+        self.catalog.dependencies.follow(row.pgt_id, query, detail, facts, whole=whole, relabelled=relabelled)
         self.plans.forget(row.pgt_id)
-        self._store(row.pgt_id, stored, present.with_text(text_digest(query)))
+        self._known[row.pgt_id] = facts
+        self._compared.add(row.pgt_id)
         metrics.SCHEMA_EVOLUTIONS.inc()
 
     def _store(

@@ -113,6 +113,7 @@ class Applier:
                 self._cancel_long_refreshes(parts)
             publishing.finish()
             maintenance.checkpoint()
+            parts.failures.fills.end_all()
             self._note("STOPPED", catalog.service)
             log.info("applier stopped", extra={"frontier": str(self._frontier)})
 

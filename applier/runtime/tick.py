@@ -157,6 +157,12 @@ class WriterPort(Protocol):
 class FailuresPort(Protocol):
     """What the outcome of a refresh means for its stream table."""
 
+    def begin(self, refreshes: Sequence[Refresh], is_busy: Callable[[int], bool]) -> list[Refresh]:
+        """Return the refreshes that may be computed now; one that ended the process too often is suspended.
+
+        `is_busy` says whether rows of a stream table are being computed or written beside the ticks.
+        """
+
     def contain(self, row: StreamTableRow, result: RefreshResult | None = None) -> AbstractContextManager[bool | None]:
         """Return a context in which any failure affects only this stream table; a retryable one is raised."""
 
@@ -215,6 +221,7 @@ def run_tick(
                 refreshes.append(planner.plan(row, table, limit, now))
     refreshes = planner.hold_readers(refreshes, rows)  # while the fuse of a stream table that they read is blown
     refreshes = tables.choose(refreshes, now, ignore_schedules=ignore_schedules)
+    refreshes = failures.begin(refreshes, lambda pgt_id: computer.is_running(pgt_id) or writer.is_writing(pgt_id))
     vouch.begin(refreshes)
     away += write(computer.compute(refreshes))
     writer.publish()  # the topic at once, Delta now and then, both in the background

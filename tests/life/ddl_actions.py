@@ -237,7 +237,19 @@ def truncate(catalog: Catalog) -> str | None:
     "rows are stored anew, unchanged",
     "rows are stored in another order",
     "a partition is stored anew",
-    weight=8,
+    "a default or an identity goes",
+    "a constraint is validated, renamed and dropped",
+    "a foreign key, extended statistics",
+    "a unique constraint",
+    "an index is renamed, built anew or dropped",
+    "rules, and triggers that are switched off",
+    "policies, while row security is off",
+    "how a column is stored",
+    "how a table is stored",
+    "a table is of a type, or inherits",
+    "a constraint or a default of one partition",
+    "another table is published",
+    weight=12,
 )
 def change_nothing(catalog: Catalog) -> str | None:
     found, plain = catalog.some(ALL), catalog.some(PLAIN)
@@ -265,14 +277,36 @@ def change_nothing(catalog: Catalog) -> str | None:
         " EXECUTE FUNCTION suppress_redundant_updates_trigger()",
     ]
     kinds += [f"CLUSTER {now} USING {key}" for key in keys[:1]]
+    kinds += [
+        transaction(
+            f"ALTER TABLE {now} ADD CONSTRAINT c{number} CHECK ({number} > 0) NOT VALID",
+            f"ALTER TABLE {now} VALIDATE CONSTRAINT c{number}",
+            f"ALTER TABLE {now} RENAME CONSTRAINT c{number} TO d{number}",
+        ),
+        f"ALTER TABLE {now} DISABLE TRIGGER USER",
+        f"ALTER TABLE {now} SET WITHOUT CLUSTER",
+        f"CREATE RULE r{number} AS ON DELETE TO {now} WHERE {number} < 0 DO INSTEAD NOTHING",
+        f"CREATE POLICY p{number} ON {now} USING ({number} > 0)",
+        transaction(f"CREATE TABLE world.above_{number} ()", f"ALTER TABLE {now} INHERIT world.above_{number}"),
+        transaction(
+            f"CREATE TABLE world.unrelated_{number} (id int PRIMARY KEY)",
+            f"ALTER PUBLICATION {catalog.publication()} ADD TABLE world.unrelated_{number}",
+        ),
+    ]
+    kinds += [f"ALTER INDEX world.{key} RENAME TO i{number}" for key in keys[-1:]]
     kinds += [f"VACUUM FULL {leaf}" for leaf in leaves[:1]]
+    kinds += [f"ALTER TABLE {leaf} ADD CHECK ({number} > 0)" for leaf in leaves[-1:]]
     for column in columns[-1:]:
         kinds.append(f"ALTER TABLE {now} ALTER COLUMN {column} SET STATISTICS {number % 100}")
         kinds.append(f"ALTER TABLE {now} ALTER COLUMN {column} DROP DEFAULT")
+        kinds.append(f"ALTER TABLE {now} ALTER COLUMN {column} SET STORAGE PLAIN")
+        kinds.append(f"ALTER TABLE {now} ALTER COLUMN {column} SET (n_distinct = {number % 100})")
+        kinds.append(f"CREATE STATISTICS ON {column}, {columns[0]} FROM {now}")
+        kinds.append(f"ALTER TABLE {now} ADD UNIQUE ({column}, {columns[0]})")
     return rng.choice(kinds)
 
 
-@action("NOT NULL comes and goes")
+@action("NOT NULL comes and goes", "a NOT NULL that old rows need not meet (since PostgreSQL 18)")
 def change_not_null(catalog: Catalog) -> str | None:
     found = catalog.some(ALL)
     columns = catalog.integers(found[0]) if found else []
@@ -285,10 +319,19 @@ def change_not_null(catalog: Catalog) -> str | None:
     return f"ALTER TABLE {found[1]} {catalog.rng.choice(kinds)}"
 
 
-@action("the replica identity changes")
+@action(
+    "the replica identity changes", "the replica identity is an index", "the replica identity is switched off", weight=2
+)
 def change_replica_identity(catalog: Catalog) -> str | None:
     found = catalog.some(ALL)
-    return found and f"ALTER TABLE {found[1]} REPLICA IDENTITY {catalog.rng.choice(['DEFAULT', 'FULL', 'FULL'])}"
+    if found is None:
+        return None
+    keys = catalog.names(
+        "SELECT quote_ident(conname) FROM pg_constraint WHERE contype = 'p' AND conrelid = %s::int8::oid",
+        catalog.oid(found[0]),
+    )
+    kinds = ["DEFAULT", "FULL", "FULL", "FULL", "NOTHING", *(f"USING INDEX {key}" for key in keys)]
+    return f"ALTER TABLE {found[1]} REPLICA IDENTITY {catalog.rng.choice(kinds)}"
 
 
 @action("the replica identity of a partition changes")
@@ -298,7 +341,7 @@ def change_identity_of_a_leaf(catalog: Catalog) -> str | None:
     return f"ALTER TABLE {catalog.rng.choice(leaves)} REPLICA IDENTITY {kind}" if leaves else None
 
 
-@action("the primary key is dropped")
+@action("the primary key is dropped", "another primary key")
 def change_key(catalog: Catalog) -> str | None:
     found = catalog.some(("customers", "orders"))
     key = catalog.column(found[0], 1) if found else None
@@ -320,11 +363,16 @@ def change_key(catalog: Catalog) -> str | None:
     "a column of a query with `*` is added",
     f"a column of a query with `*` is added{EVOLVED}",
     "a column of a partitioned table is added",
+    "a column that rewrites the table is added",
+    "a virtual generated column is added (since PostgreSQL 18)",
     weight=2,
 )
 def add_column(catalog: Catalog) -> str | None:
     found = catalog.some(ALL)
-    kind = catalog.rng.choice(["int", "int DEFAULT 7", "text DEFAULT 'd'", "int DEFAULT (random() * 9)::int"])
+    kinds = ["int", "int DEFAULT 7", "text DEFAULT 'd'", "int DEFAULT (random() * 9)::int"]
+    if catalog.major >= 18:
+        kinds.append("int GENERATED ALWAYS AS (3) VIRTUAL")
+    kind = catalog.rng.choice(kinds)
     return found and f"ALTER TABLE {found[1]} ADD COLUMN extra_{catalog.number()} {kind}"
 
 
@@ -582,7 +630,22 @@ def change_rights(catalog: Catalog) -> str | None:
 @action("a type is renamed")
 def rename_type(catalog: Catalog) -> str | None:
     now = catalog.type("mood")
-    return now and f"ALTER TYPE {now} RENAME TO {'mood' if now != 'world.mood' else 'temper'}"
+    return now and f"ALTER TYPE {now} RENAME TO {'mood' if not now.endswith('.mood') else 'temper'}"
+
+
+@action("a type goes to another schema", "a domain goes to another schema")
+def move_type(catalog: Catalog) -> str | None:
+    kind, name = catalog.rng.choice([("TYPE", "mood"), ("DOMAIN", "price")])
+    now, other = catalog.type(name), catalog.names("SELECT 1 FROM pg_namespace WHERE nspname = 'elsewhere'")
+    if now is None or not (other or not now.startswith("world.")):
+        return None
+    return f"ALTER {kind} {now} SET SCHEMA {'elsewhere' if now.startswith('world.') else 'world'}"
+
+
+@action("a type is dropped, with its columns", weight=0.1)
+def drop_type(catalog: Catalog) -> str | None:
+    now = catalog.type("address")
+    return now and f"DROP TYPE {now} CASCADE"
 
 
 @action("a label of an enum is renamed", "a label that the query names is renamed", weight=2)
@@ -595,28 +658,49 @@ def rename_label(catalog: Catalog) -> str | None:
     return f"ALTER TYPE {catalog.type('mood')} RENAME VALUE '{old}' TO '{new}'"
 
 
-@action("a label is added")
+@action("a label is added", "a label is added before others")
 def add_label(catalog: Catalog) -> str | None:
-    now = catalog.type("mood")
-    return now and f"ALTER TYPE {now} ADD VALUE 'l{catalog.number()}'"
+    now, labels = (
+        catalog.type("mood"),
+        catalog.names(
+            "SELECT quote_literal(enumlabel) FROM pg_enum WHERE enumtypid = %s::int8::oid", catalog.oid("mood")
+        ),
+    )
+    place = f" BEFORE {catalog.rng.choice(labels)}" if labels and catalog.rng.random() < 0.5 else ""
+    return now and f"ALTER TYPE {now} ADD VALUE 'l{catalog.number()}'{place}"
 
 
-@action("a domain is restricted")
+@action("a domain is restricted", "a default or NOT NULL of a domain comes and goes")
 def restrict_domain(catalog: Catalog) -> str | None:
     now = catalog.type("price")
-    return now and f"ALTER DOMAIN {now} ADD CONSTRAINT p{catalog.number()} CHECK (VALUE >= 0)"
+    kinds = [f"ADD CONSTRAINT p{catalog.number()} CHECK (VALUE >= 0)", "SET DEFAULT 1", "DROP DEFAULT", "DROP NOT NULL"]
+    return now and f"ALTER DOMAIN {now} {catalog.rng.choice(kinds)}"
 
 
 @action("a domain is renamed")
 def rename_domain(catalog: Catalog) -> str | None:
     now = catalog.type("price")
-    return now and f"ALTER DOMAIN {now} RENAME TO {'price' if now != 'world.price' else 'cost'}"
+    return now and f"ALTER DOMAIN {now} RENAME TO {'price' if not now.endswith('.price') else 'cost'}"
 
 
-@action("a composite type gets an attribute", weight=0.5)
+@action(
+    "a composite type gets an attribute",
+    "a composite type loses an attribute",
+    "an attribute of a composite type has another type",
+    weight=0.5,
+)
 def add_attribute(catalog: Catalog) -> str | None:
     now = catalog.type("address")
-    return now and f"ALTER TYPE {now} ADD ATTRIBUTE a{catalog.number()} int"
+    added = catalog.names(
+        "SELECT a.attname FROM pg_type t JOIN pg_attribute a ON a.attrelid = t.typrelid WHERE t.oid = %s::int8::oid"
+        " AND a.attname ~ '^a[0-9]+$' AND NOT a.attisdropped",
+        catalog.oid("address"),
+    )
+    kinds = [f"ADD ATTRIBUTE a{catalog.number()} int"]
+    kinds += [
+        f"{kind} ATTRIBUTE {name}{rest}" for name in added for kind, rest in (("DROP", ""), ("ALTER", " TYPE text"))
+    ]
+    return now and f"ALTER TYPE {now} {catalog.rng.choice(kinds)}"
 
 
 @action("an attribute of a composite type is renamed")
@@ -642,6 +726,21 @@ def rename_view(catalog: Catalog) -> str | None:
     if found is None:
         return None
     return f"ALTER VIEW {found[1]} RENAME TO {found[0] if found[1] != f'world.{found[0]}' else f'seen_{found[0]}'}"
+
+
+@action("a view goes to another schema", "a default of a view's column", "a view becomes a security barrier")
+def alter_view(catalog: Catalog) -> str | None:
+    found = catalog.some(("big_orders", "bigger_orders"))
+    columns = catalog.columns(found[0]) if found else []
+    if found is None or not columns:
+        return None
+    kinds = [
+        f"ALTER COLUMN {columns[-1].name} SET DEFAULT 1",
+        f"SET (security_barrier = {catalog.rng.choice(['true', 'false'])})",
+    ]
+    if catalog.names("SELECT 1 FROM pg_namespace WHERE nspname = 'elsewhere'") or not found[1].startswith("world."):
+        kinds.append(f"SET SCHEMA {'elsewhere' if found[1].startswith('world.') else 'world'}")
+    return f"ALTER VIEW {found[1]} {catalog.rng.choice(kinds)}"
 
 
 @action("a column of a view is renamed")
@@ -707,6 +806,14 @@ def drop_and_create_view(catalog: Catalog) -> str | None:
 def replace_function(catalog: Catalog) -> str | None:
     now, factor = catalog.function(), catalog.rng.randrange(2, 6)
     return now and f"CREATE OR REPLACE FUNCTION {now}(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 * {factor}'"
+
+
+@action("the cost of a function", "a function goes to another schema")
+def alter_function(catalog: Catalog) -> str | None:
+    now = catalog.function()
+    # Not to another schema that is there at times: the other actions know it in this one.
+    kinds = ["COST 5", "COST 50", "SET SCHEMA world"]
+    return now and f"ALTER FUNCTION {now}(int) {catalog.rng.choice(kinds)}"
 
 
 @action("a function is renamed")
@@ -794,6 +901,17 @@ def attach_filled(catalog: Catalog) -> str | None:
     )
 
 
+@action("a default partition is created", "a partition is made unlogged", weight=0.5)
+def alter_partition(catalog: Catalog) -> str | None:
+    now, leaves = catalog.table("events"), catalog.leaves("events")
+    if now is None or not leaves:
+        return None
+    leaf = catalog.rng.choice(leaves)[1]
+    kinds = [f"CREATE TABLE world.events_x PARTITION OF {now} DEFAULT"]
+    kinds += [f"ALTER TABLE {leaf} SET {how}" for how in ("UNLOGGED", "LOGGED", "LOGGED")]
+    return catalog.rng.choice(kinds)
+
+
 @action("a partition is created", weight=2)
 def create_partition(catalog: Catalog) -> str | None:
     now, k = catalog.table("notes"), catalog.rng.randrange(2, 9)
@@ -869,6 +987,12 @@ def publish_some_actions(catalog: Catalog) -> str | None:
 @action("partitions are published via their root", weight=0.1)
 def publish_via_root(catalog: Catalog) -> str | None:
     return f"ALTER PUBLICATION {catalog.publication()} SET (publish_via_partition_root = true)"
+
+
+@action("the publication is renamed", weight=0.1)
+def rename_publication(catalog: Catalog) -> str | None:
+    name = catalog.publication()
+    return f"ALTER PUBLICATION {name} RENAME TO {name}_too"
 
 
 @action("the publication is dropped", weight=0.1)

@@ -413,7 +413,8 @@ class Fuzz:
 
 
 def _ends_the_consumer(text: str) -> bool:
-    return "DROP PUBLICATION IF" in text or "publish_via_partition_root = true" in text
+    ends = "DROP PUBLICATION IF", "publish_via_partition_root = true", "_too"
+    return "PUBLICATION" in text and any(end in text for end in ends)
 
 
 def stack_of(folder: Path, major: int, *, event_triggers: bool) -> Stack:

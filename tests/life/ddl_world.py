@@ -322,7 +322,8 @@ class World:
         yield from tables("ALTER TABLE %s SET LOGGED", "c.relkind = 'r' AND c.relpersistence = 'u'")
         yield from found(
             "SELECT format('ALTER TABLE %s DETACH PARTITION %s', inhparent::regclass, inhrelid::regclass)"
-            f" FROM pg_inherits WHERE inhrelid = {self.oids.get('spare', 0)}"
+            " FROM pg_inherits JOIN pg_class root ON root.oid = inhparent AND root.relkind = 'p'"
+            f" WHERE inhrelid = {self.oids.get('spare', 0)}"
         )
 
 

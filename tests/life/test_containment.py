@@ -6,10 +6,12 @@ import os
 
 import psycopg
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from psycopg import errors
 
 from applier.refresh.check import check_stream_table
+from applier.refresh.fills import MAX_UNFINISHED
 from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
 from shared_schema.topics import DEFAULT_PREFIX, table_topic
@@ -96,6 +98,65 @@ def test_paused_over_a_restart_and_passed_by_a_checkpoint(stack: Stack, db: Conn
     finally:
         for name in limits:
             db.execute("SELECT pgtrickle.reset_setting(%s)", (name,))
+
+
+@pytest.mark.skipif(not LONG, reason="restarts the applier: PG_TRICKLE_LONG_TESTS")
+def test_rows_that_were_deleted_before_they_were_read(stack: Stack, db: Connection) -> None:
+    """Retention, or somebody, empties the topic of one table: its readers stop with the reason, the others go on."""
+    for name in ("emptied", "kept"):
+        db.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v int); INSERT INTO {name} VALUES (1, 1)".encode())
+        create(db, **{f"of_{name}": f"SELECT id, v FROM {name}"})
+    assert_equal(db, "of_emptied", "of_kept")
+    stack.stop("applier")
+    topic = table_topic(DEFAULT_PREFIX, TableId("public", "emptied"))
+    admin = AdminClient({"bootstrap.servers": stack.addresses.kafka_bootstrap})
+    reader = Consumer({"bootstrap.servers": stack.addresses.kafka_bootstrap, "group.id": "ends"})
+    before = reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1]
+    for name in ("emptied", "kept"):
+        db.execute(f"INSERT INTO {name} VALUES (2, 2)".encode())
+
+    def assert_written() -> None:
+        assert reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1] > before
+
+    oracle.eventually(assert_written)
+    reader.close()
+    for deleted in admin.delete_records([TopicPartition(topic, 0, OFFSET_END)]).values():
+        deleted.result(30)
+    stack.restart("applier")
+    assert_equal(db, "of_kept")
+    assert_suspended(db, "of_emptied", "deleted from topic .* before they were read")
+    db.execute("SELECT pgtrickle.resume_stream_table('of_emptied')")
+    db.execute("UPDATE emptied SET v = v + 1; UPDATE kept SET v = v + 1")
+    assert_equal(db, "of_emptied", "of_kept")
+
+
+@pytest.mark.skipif(not LONG, reason="kills the applier: PG_TRICKLE_LONG_TESTS")
+def test_a_fill_that_ends_the_applier_each_time(stack: Stack, db: Connection) -> None:
+    """It is out of service with the reason after some tries; a stream table that was filled beside it is not."""
+    db.execute("CREATE TABLE deadly (id int PRIMARY KEY); INSERT INTO deadly SELECT generate_series(1, 60000)")
+    db.execute(
+        "CREATE FUNCTION hold_the_fill() RETURNS trigger LANGUAGE plpgsql AS"
+        " 'BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(4244); RETURN NULL; END'"
+    )
+
+    def assert_filling(since: object) -> None:
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND backend_start > %s"
+        assert db.execute(waiting, (since,)).fetchone() == (1,)
+
+    with psycopg.connect(stack.addresses.database_url) as holder:
+        holder.execute("SELECT pg_advisory_xact_lock(4244)")
+        [(start,)] = db.execute("SELECT clock_timestamp()").fetchall()
+        with db.transaction():
+            create(db, of_deadly="SELECT id FROM deadly")
+            db.execute("CREATE TRIGGER hold BEFORE INSERT ON of_deadly EXECUTE FUNCTION hold_the_fill()")
+        for _ in range(MAX_UNFINISHED):
+            oracle.eventually(lambda since=start: assert_filling(since), within_s=90)  # type: ignore[misc]
+            [(start,)] = db.execute("SELECT clock_timestamp()").fetchall()
+            stack.kill("applier")
+            stack.restart("applier")
+        assert_suspended(db, "of_deadly", f"ended {MAX_UNFINISHED} times while it computed")
+    db.execute("SELECT pgtrickle.resume_stream_table('of_deadly')")
+    assert_equal(db, "of_deadly")
 
 
 @pytest.mark.skipif(not LONG, reason="kills the applier: PG_TRICKLE_LONG_TESTS")

@@ -66,6 +66,9 @@ def test_a_message_of_a_stranger_makes_the_applier_run_nothing(db: Connection, s
     db.execute("CREATE TABLE IF NOT EXISTS doors (id int PRIMARY KEY)")
     assert db.execute("SELECT result FROM pgtrickle.validate_query('SELECT id FROM doors')").fetchone() == ("yes",)
     assert stranger.execute("SELECT is_called FROM called").fetchone() == (False,)
+    # Had one of them been run, it would have been seen.
+    db.execute(f"SELECT {schema}.now(), '{{1}}'::{schema}.checked[]".encode())
+    assert stranger.execute("SELECT is_called FROM called").fetchone() == (True,)
 
 
 def test_a_reader_may_ask_and_nothing_of_the_question_is_run_by_the_applier(
@@ -88,6 +91,9 @@ def test_a_reader_may_ask_and_nothing_of_the_question_is_run_by_the_applier(
     answer = stranger.execute("SELECT check_name, result FROM pgtrickle.validate_query(%s)", (query,)).fetchall()
     assert answer
     assert stranger.execute("SELECT is_called FROM others").fetchone() == (False,)
+    # Had another role read the literal, it would have been seen.
+    db.execute(f"SELECT '{{1}}'::{schema}.checked[]".encode())
+    assert stranger.execute("SELECT is_called FROM others").fetchone() == (True,)
     with pytest.raises(errors.InsufficientPrivilege):
         stranger.execute("SELECT * FROM pgtrickle.validate_query('SELECT id FROM public.doors')")
 
@@ -154,6 +160,7 @@ def test_no_value_of_a_row_is_in_a_log(db: Connection, stack: Stack) -> None:
     oracle.eventually(suspended, within_s=30)
     for name, log in logs.items():
         written = log.read_bytes()[seen[name] :]
+        assert name != "applier" or b"as_number" in written, "the failures are in it"
         assert CANARY.encode() not in written, (
             f"{name}: {written[max(0, written.find(CANARY.encode()) - 300) :][:600]!r}"
         )

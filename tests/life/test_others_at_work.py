@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
 import pytest
+from psycopg import errors
 
 from applier.refresh.check import check_stream_table
 from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
+from tests import oracle
 
 Connection = psycopg.Connection[tuple[object, ...]]
+
+LONG = bool(os.environ.get("PG_TRICKLE_LONG_TESTS"))
+RESTARTS = "restarts the applier: PG_TRICKLE_LONG_TESTS"
 
 
 def assert_equal(db: Connection, *names: str) -> None:
@@ -21,6 +27,11 @@ def assert_equal(db: Connection, *names: str) -> None:
         db.execute("SELECT pgtrickle.wait_for(%s, timeout => '120 s')", (name,))
         checked = check_stream_table(db, TableId("public", name))
         assert checked.equal, checked
+
+
+def assert_suspended(db: Connection, name: str, because: str) -> None:
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match=because):
+        db.execute("SELECT pgtrickle.wait_for(%s, timeout => '120 s')", (name,))
 
 
 @contextmanager
@@ -80,6 +91,43 @@ def test_a_reader_follows_to_the_new_sources(db: Connection) -> None:
     assert_equal(db, "lower_one", "upper_one")
     db.execute("INSERT INTO second_source VALUES (8, 80)")
     assert_equal(db, "lower_one", "upper_one")
+
+
+@pytest.mark.parametrize("restarted", [False, pytest.param(True, marks=pytest.mark.skipif(not LONG, reason=RESTARTS))])
+def test_a_chain_that_stopped_is_mended_by_a_query_below(db: Connection, stack: Stack, restarted: bool) -> None:
+    """Nobody could alter the lower one while a reader was suspended, nor resume the reader while the lower one was."""
+    db.execute("DROP TABLE IF EXISTS base; CREATE TABLE base (id int PRIMARY KEY, v int, w int)")
+    db.execute("INSERT INTO base VALUES (1, 1, 10), (2, 2, 20), (3, 0, 30)")
+    db.execute("SELECT pgtrickle.create_stream_table('below_all', 'SELECT id, v, w FROM base')")
+    db.execute("SELECT pgtrickle.create_stream_table('above_it', 'SELECT count(*) AS n, sum(v) AS s FROM below_all')")
+    db.execute(
+        "SELECT pgtrickle.create_stream_table('own_reason', 'SELECT id, 10 / v AS x FROM below_all WHERE id < 9')"
+    )
+    assert_equal(db, "below_all", "above_it")
+    assert_suspended(db, "own_reason", "divi")
+    # One reader has a reason of its own: it stays suspended, and takes the new query over when it is resumed.
+    db.execute("SELECT pgtrickle.alter_stream_table('below_all', query => 'SELECT id, v + 1 AS v, w FROM base')")
+    assert_equal(db, "below_all", "above_it")
+    assert_suspended(db, "own_reason", "divi")
+    db.execute("SELECT pgtrickle.resume_stream_table('own_reason')")
+    assert_equal(db, "own_reason")
+    db.execute("ALTER TABLE base DROP COLUMN v")
+    for name in ("below_all", "above_it", "own_reason"):
+        assert_suspended(db, name, "column v of public.base was dropped")
+    if restarted:
+        stack.restart("applier")
+    new = "SELECT id, w / 10 + id AS v, w FROM base"
+    assert db.execute("SELECT pgtrickle.alter_stream_table('below_all', query => %s)", (new,)).fetchone() == (
+        "compatible",
+    )
+    oracle.eventually(lambda: assert_in_service(db, "below_all", "above_it", "own_reason"), within_s=60)
+    db.execute("INSERT INTO base VALUES (4, 40)")
+    assert_equal(db, "below_all", "above_it", "own_reason")
+
+
+def assert_in_service(db: Connection, *names: str) -> None:
+    found = db.execute("SELECT pgt_name FROM pgtrickle.pgt_stream_tables WHERE status = 'ACTIVE'").fetchall()
+    assert set(names) <= {str(name) for (name,) in found}
 
 
 def test_a_source_loses_its_key(db: Connection) -> None:

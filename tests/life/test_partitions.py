@@ -137,7 +137,8 @@ def test_what_nobody_announced_is_found(db: Connection) -> None:
     ):
         for part in statement.split("; "):
             db.execute(part.encode())
-        oracle.eventually(lambda: assert_equal(db, "of_quiet"), 20.0)
+        # The first wait that ends counts.
+        assert_equal(db, "of_quiet")
 
 
 def test_a_root_without_a_key(db: Connection) -> None:
@@ -181,10 +182,10 @@ def test_later_leaves_are_admitted(db: Connection) -> None:
     alter(db, "grows", "CREATE TABLE grows_1 PARTITION OF grows FOR VALUES FROM (0) TO (10)", "grows_1")
     asked = "SELECT detail FROM pgtrickle.health_check() WHERE check_name = 'sources' AND detail LIKE '%%grows%%'"
     identity = db.execute("SELECT relreplident::text FROM pg_class WHERE relname = 'grows_1'").fetchone()
-    if identity == ("d",):
-        found = db.execute(asked).fetchall()
-        assert "pgtrickle.admit_partitions('public.grows')" in str(found)
-        assert db.execute("SELECT pgtrickle.admit_partitions('grows')").fetchone() == (1,)
+    assert identity == ("d",), "this stack has no event triggers"
+    found = db.execute(asked).fetchall()
+    assert "pgtrickle.admit_partitions('public.grows')" in str(found)
+    assert db.execute("SELECT pgtrickle.admit_partitions('grows')").fetchone() == (1,)
     assert db.execute(asked).fetchall() == []
     db.execute("INSERT INTO grows VALUES (1, 'a'), (1, 'a'); DELETE FROM grows WHERE ctid = '(0,1)'")
     assert_equal(db, "of_grows")

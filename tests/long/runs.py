@@ -90,9 +90,9 @@ RUNS = (
     Run(
         "life-16",
         (*PYTEST, "tests/life"),
-        "the scenarios of production life on PostgreSQL 16",
-        60,
-        {"PG_MAJOR": "16"},
+        "the same on PostgreSQL 16",
+        90,
+        {**_LONG, "PG_MAJOR": "16"},
     ),
     *(
         Run(

@@ -16,8 +16,8 @@ DECLARE
     cost      text;
 BEGIN
     checked := coalesce(st.last_error_code, '') NOT IN (
-        'BadSchedule', 'CalculationError', 'ContractError', 'FullForbidden', 'MalformedTree', 'PlanningCrashed',
-        'PublishingFailed', 'RefreshFailed', 'StreamLost', 'TargetError', 'TargetFull', 'UnexpectedFailure');
+        'BadSchedule', 'CalculationError', 'ContractError', 'FillCrashed', 'FullForbidden', 'MalformedTree',
+        'PlanningCrashed', 'PublishingFailed', 'RefreshFailed', 'StreamLost', 'TargetError', 'TargetFull', 'UnexpectedFailure');
     IF st.status = 'SUSPENDED' AND pgtrickle._needs_resync(st.last_error_code) AND NOT pgtrickle._sources_elsewhere()
        AND NOT EXISTS (SELECT FROM pgtrickle.pgt_reinitializations r WHERE r.pgt_id = st.pgt_id AND r.refused_at IS NULL) THEN
         -- Only a resync ends it, and that requests every stream table.
@@ -86,7 +86,7 @@ BEGIN
                 checked := true;
         END;
     END IF;
-    IF problem IS NOT NULL OR pgtrickle._sources_elsewhere() OR st.last_error_code = 'PlanningCrashed'
+    IF problem IS NOT NULL OR pgtrickle._sources_elsewhere() OR st.last_error_code IN ('PlanningCrashed', 'FillCrashed')
        OR current_setting('transaction_isolation') <> 'read committed'
        OR NOT (pgtrickle._is_running('pg-trickle-applier') AND pgtrickle._is_running('pg-trickle-cdc')) THEN
         RETURN;
@@ -141,6 +141,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         (1, 'UnsuitableArguments', 'user', 'Give it a query that can be maintained: SELECT pgtrickle.alter_stream_table(%L, query => …).'),
         (1, 'QueryTooLarge', 'user', 'Split the query, or raise max_plan_nodes: SELECT pgtrickle.alter_stream_table(%L, query => …).'),
         (1, 'PlanningCrashed', 'performance', 'Make the query smaller with alter_stream_table, or give the applier more memory; then SELECT pgtrickle.resume_stream_table(%L).'),
+        (1, 'FillCrashed', 'performance', 'Make the query smaller with alter_stream_table, or give the applier more memory; then SELECT pgtrickle.resume_stream_table(%L).'),
         (1, 'BadSchedule', 'user', 'SELECT pgtrickle.alter_stream_table(%L, schedule => …), then resume_stream_table.'),
         (1, 'MalformedTree', 'defect', 'Report it with the version of PostgreSQL and the query; another form of the query may do: SELECT pgtrickle.alter_stream_table(%L, query => …).'),
         (1, 'UnexpectedFailure', 'defect', 'Report it with the stack in the log of the applier; SELECT pgtrickle.resume_stream_table(%L) tries again, as a whole.'),

@@ -98,9 +98,9 @@ BEGIN
     PERFORM pgtrickle._refuse_cycle(st.pgt_relid, ARRAY(SELECT s.relid FROM pgtrickle._sources_of(view_oid) s));
     SELECT string_agg(r.pgt_relid::regclass::text, ', ') INTO others
     FROM pgtrickle._readers_of(st.pgt_relid) r JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)
-    WHERE s.status NOT IN ('ACTIVE', 'INITIALIZING');
+    WHERE s.status = 'PAUSED';
     IF others IS NOT NULL THEN
-        RAISE EXCEPTION 'stream tables that read % are out of service: %', st.pgt_relid::regclass, others
+        RAISE EXCEPTION 'stream tables that read % are paused: %', st.pgt_relid::regclass, others
             USING HINT = 'They must change to the new query with it: resume or drop them first.',
                   ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
@@ -203,18 +203,22 @@ COMMENT ON FUNCTION pgtrickle.create_or_replace_stream_table IS
     'Create a stream table or make the one of that name so; returns created, no-op, config, compatible or rebuild.';
 
 -- Makes the pending query the current one. The applier calls it in the transaction that writes the new rows.
+--
+-- A reader that is suspended has no part in it: it has to be computed as a whole. One that was suspended together with this
+-- stream table is mended with it; one with a reason of its own waits until it is resumed.
 CREATE OR REPLACE FUNCTION pgtrickle._adopt(stream_table bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    wish pgtrickle.pgt_alterations;
+    wish  pgtrickle.pgt_alterations;
+    st    pgtrickle.pgt_stream_tables;
 BEGIN
     DELETE FROM pgtrickle.pgt_alterations a WHERE a.pgt_id = stream_table RETURNING * INTO wish;
     IF wish.pgt_id IS NULL THEN
         RETURN;
     END IF;
+    SELECT * INTO st FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table;
     IF wish.added_columns IS NOT NULL THEN
-        EXECUTE format('ALTER TABLE %s %s', (SELECT s.pgt_relid::regclass FROM pgtrickle.pgt_stream_tables s
-                                             WHERE s.pgt_id = stream_table),
+        EXECUTE format('ALTER TABLE %s %s', st.pgt_relid::regclass,
                        pgtrickle._column_clauses(wish.added_columns, 'ADD COLUMN'));
     END IF;
     UPDATE pgtrickle.pgt_stream_tables s
@@ -228,6 +232,24 @@ BEGIN
     PERFORM pgtrickle._set_dependencies(stream_table, wish.dependencies);
     -- The rows of the new query are computed as a whole.
     DELETE FROM pgtrickle.pgt_reinitializations r WHERE r.pgt_id = stream_table;
+    PERFORM pgtrickle._reinitialize_one(r.pgt_id, 'DEFINITION_CHANGED', format('%s has another query', st.pgt_relid::regclass),
+                                        'SCHEDULER', st.status = 'SUSPENDED')
+    FROM pgtrickle._readers_of(st.pgt_relid) r JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)
+    WHERE s.status = 'SUSPENDED';
+END $$;
+
+-- The same for a suspended stream table whose old query has no plan any more. Nobody can say what the other sinks have
+-- missed: all of it is computed, and they get all rows.
+CREATE OR REPLACE FUNCTION pgtrickle._adopt_and_repair(stream_table bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    wish pgtrickle.pgt_alterations;
+BEGIN
+    SELECT * INTO wish FROM pgtrickle.pgt_alterations a WHERE a.pgt_id = stream_table;
+    PERFORM pgtrickle._adopt(stream_table);
+    UPDATE pgtrickle.pgt_stream_tables s SET sinks_differ_since = clock_timestamp()
+    WHERE s.pgt_id = stream_table AND EXISTS (SELECT FROM pgtrickle.pgt_frontiers f WHERE f.pgt_id = stream_table);
+    PERFORM pgtrickle._request_reinitialize(stream_table, wish.reason, wish.detail);
 END $$;
 
 -- Replaces the old table by the new one, under its name. The applier calls it when both have the same frontier.

@@ -19,6 +19,7 @@ from applier.catalog.database import Database
 from applier.catalog.dependencies import DependencyStore, ObjectIds
 from applier.catalog.install import install_catalog
 from applier.catalog.stream_tables import StreamTableRow
+from applier.errors import Infrastructure
 from applier.plan.depth import Thresholds
 from applier.plan.stream_table import StreamTable
 from applier.refresh.captured_sources import CapturedSources
@@ -114,6 +115,12 @@ class Scene:
         found = dict.fromkeys((row.pgt_name for row in self.rows()), "waits")
         found |= {row.pgt_name: error.problem for row, error in [*refused, *unplanned]}
         return found | {name: "shown" for name, (row, table) in self.planned.items() if self.vouch.vouches(row, table)}
+
+    def start_again(self) -> None:
+        """As a new process does."""
+        planner = StreamTablePlanner(self.vouch.planner.database, self.catalog, Thresholds(4, 5))
+        self.plans = StreamTablePlans(planner)
+        self.vouch = Vouch(self.catalog, planner, self.plans, CapturedSources(self.catalog, Traces(cast(Any, None))))
 
     def requests(self, name: str) -> str:
         """Why the whole is computed once more; empty when it is not."""
@@ -317,13 +324,36 @@ def test_what_was_altered_before_a_start(make_scene: Callable[..., Scene]) -> No
     """A new process has only the stored facts: it compares with those."""
     scene = make_scene("st_plain", "st_text")
     scene.run("CREATE OR REPLACE VIEW seen AS SELECT id, v * 2 AS v FROM plain; ALTER TABLE plain RENAME COLUMN c TO d")
-    planner = StreamTablePlanner(scene.vouch.planner.database, scene.catalog, Thresholds(4, 5))
-    scene.plans = StreamTablePlans(planner)
-    sources = CapturedSources(scene.catalog, Traces(cast(Any, None)))
-    scene.vouch = Vouch(scene.catalog, planner, scene.plans, sources)
+    scene.start_again()
     found = scene.tick()
     assert "seen was replaced" in found["st_plain"] and found["st_text"] == "waits"
     assert "c of public.plain is now called d" in scene.requests("st_text")
+
+
+def test_a_follower_that_was_killed(make_scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its new text and the facts that go with it are stored together: what comes after is compared with those."""
+    scene = make_scene("st_plain")
+
+    def die(*_: object) -> None:
+        raise psycopg.OperationalError("the applier is killed")
+
+    scene.run("ALTER VIEW seen RENAME TO watched")
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.store, "store", die)
+        with pytest.raises(Infrastructure):
+            scene.tick()
+    scene.run("CREATE OR REPLACE VIEW watched AS SELECT id, -v AS v FROM plain")
+    scene.start_again()
+    assert "was replaced" in scene.tick()["st_plain"]
+
+
+def test_a_query_whose_text_is_another_one(make_scene: Callable[..., Scene]) -> None:
+    """The text says nothing of what it reads: as another version of PostgreSQL prints it, or after a crash."""
+    scene = make_scene("st_plain")
+    scene.run("UPDATE pgtrickle.pgt_stream_tables SET defining_query = defining_query || ' -- anew'")
+    scene.run("CREATE OR REPLACE VIEW seen AS SELECT id, -v AS v FROM plain")
+    scene.start_again()
+    assert "was replaced" in scene.tick()["st_plain"]
 
 
 def test_sessions_that_may_be_committing(make_scene: Callable[..., Scene], database: str) -> None:

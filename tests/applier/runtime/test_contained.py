@@ -16,7 +16,7 @@ from applier.errors import Infrastructure, TargetDiverged
 from applier.plan.stream_table import StreamTable
 from applier.refresh import compute as compute_module
 from applier.refresh import computer as computer_module
-from applier.refresh import plan_stream_table
+from applier.refresh import fills, plan_stream_table
 from applier.refresh.full_in_postgres import FullInPostgres
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.postgres.sink import PostgresSink
@@ -201,6 +201,52 @@ def test_a_query_whose_planning_ended_the_process(make_ticks: Callable[..., Tick
     assert ticks.statuses()["of_b"] == "ACTIVE" and ticks.lab.differences("of_b", OF_B) == 0
     left = ticks.lab.connection.execute("SELECT count(*) FROM pgtrickle.pgt_plans WHERE plan ? 'unfinished_plans'")
     assert left.fetchone() == (0,)
+
+
+def test_a_computation_that_ended_the_process(make_ticks: Callable[..., Ticks]) -> None:
+    """It is tried again some times, alone, then put out of service; those that began beside it are not."""
+    ticks = make_ticks()
+    connection, store = ticks.lab.connection, ticks.failures.catalog.stream_tables
+    create(ticks, few=FEW, of_b=OF_B)
+    ticks.lab.step()
+    ticks.run()
+    ids = {row.pgt_name: row.pgt_id for row in store.all()}
+    assert [store.unfinished_fills(pgt_id) for pgt_id in ids.values()] == [0, 0]
+    # As starts leave it that were killed while they computed both, and then one of them alone.
+    for name, ends in (("few", 1), ("of_b", fills.MAX_UNFINISHED)):
+        for _ in range(ends):
+            store.begin_fill(ids[name])
+        connection.execute("SELECT pgtrickle.reinitialize_stream_table(%s)", (name,))
+    change(ticks)
+    ticks.run()
+    code, message = error_of(ticks, "of_b")
+    assert code == "FillCrashed" and "ended 3 times while it computed" in message
+    assert ticks.statuses() == {"few": "ACTIVE", "of_b": "SUSPENDED"} and ticks.lab.differences("few", FEW) == 0
+    connection.execute("SELECT pgtrickle.resume_stream_table('of_b')")
+    change(ticks)
+    ticks.run_with_long()
+    ticks.run_with_long()
+    assert ticks.statuses()["of_b"] == "ACTIVE" and ticks.lab.differences("of_b", OF_B) == 0
+    assert [store.unfinished_fills(pgt_id) for pgt_id in ids.values()] == [0, 0]
+
+
+def test_computations_that_may_have_ended_the_process_begin_one_by_one(make_ticks: Callable[..., Ticks]) -> None:
+    ticks = make_ticks()
+    store = ticks.failures.catalog.stream_tables
+    create(ticks, many=MANY, few=FEW, of_b=OF_B)
+    ticks.lab.step()
+    ids = {row.pgt_name: row.pgt_id for row in store.all()}
+    ticks.tables.load(store.all())
+    for name in ("many", "few"):
+        store.begin_fill(ids[name])
+    ticks.run()
+    assert ticks.computer.is_running(ids["many"]) and ticks.statuses()["few"] == "INITIALIZING"
+    assert ticks.statuses()["of_b"] == "ACTIVE"
+    assert (store.unfinished_fills(ids["many"]), store.unfinished_fills(ids["few"])) == (2, 1)
+    ticks.run_with_long()
+    ticks.run()
+    assert set(ticks.statuses().values()) == {"ACTIVE"}
+    assert [store.unfinished_fills(pgt_id) for pgt_id in ids.values()] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("happens", ["pause", "suspension"])

@@ -191,7 +191,14 @@ def test_a_lock_that_somebody_holds(db: Connection, database: str) -> None:
 
 
 def test_what_cannot_be_checked_is_not_refused(db: Connection) -> None:
-    for code in ("TargetError", "UnexpectedFailure", "PublishingFailed", "PlanningCrashed", "BadSchedule"):
+    for code in (
+        "TargetError",
+        "UnexpectedFailure",
+        "PublishingFailed",
+        "PlanningCrashed",
+        "FillCrashed",
+        "BadSchedule",
+    ):
         suspend(db, code)
         assert one(db, "SELECT still_there FROM pgtrickle.diagnose_errors('st')") is None
         db.execute("SELECT pgtrickle.resume_stream_table('st')")
