@@ -95,6 +95,7 @@ BEGIN
         EXECUTE format('DROP VIEW %s', view_oid::regclass);
         RETURN 'no-op';
     END IF;
+    PERFORM pgtrickle._refuse_blown(st, 'given a new query');
     PERFORM pgtrickle._refuse_cycle(st.pgt_relid, ARRAY(SELECT s.relid FROM pgtrickle._sources_of(view_oid) s));
     SELECT string_agg(r.pgt_relid::regclass::text, ', ') INTO others
     FROM pgtrickle._readers_of(st.pgt_relid) r JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)
@@ -202,8 +203,9 @@ END $$;
 COMMENT ON FUNCTION pgtrickle.create_or_replace_stream_table IS
     'Create a stream table or make the one of that name so; returns created, no-op, config, compatible or rebuild.';
 
--- Makes the pending query the current one. The applier calls it in the transaction that writes the new rows.
-CREATE OR REPLACE FUNCTION pgtrickle._adopt(stream_table bigint) RETURNS void
+-- Makes the pending query the current one. The applier calls it in the transaction that writes the new rows. `request`: the
+-- last request to compute the whole when that began.
+CREATE OR REPLACE FUNCTION pgtrickle._adopt(stream_table bigint, request timestamptz) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wish pgtrickle.pgt_alterations;
@@ -226,8 +228,8 @@ BEGIN
         last_error_at = NULL, last_error_code = NULL, last_error_message = NULL, last_error_hint = NULL
     WHERE s.pgt_id = stream_table;
     PERFORM pgtrickle._set_dependencies(stream_table, wish.dependencies);
-    -- The rows of the new query are computed as a whole.
-    DELETE FROM pgtrickle.pgt_reinitializations r WHERE r.pgt_id = stream_table;
+    -- The rows of the new query are computed as a whole. A later request stays: what it is about may not be in these rows.
+    DELETE FROM pgtrickle.pgt_reinitializations r WHERE r.pgt_id = stream_table AND r.requested_at <= request;
 END $$;
 
 -- Replaces the old table by the new one, under its name. The applier calls it when both have the same frontier.
@@ -266,6 +268,10 @@ BEGIN
         EXECUTE format('ALTER INDEX %I.%I RENAME TO %I', coming.pgt_schema, index.relname, index.wanted);
     END LOOP;
     UPDATE pgtrickle.pgt_refresh_history h SET pgt_id = new_id WHERE h.pgt_id = going.pgt_id;
+    -- What was asked for after the new one was begun may not be in its rows.
+    UPDATE pgtrickle.pgt_reinitializations r SET pgt_id = new_id
+    WHERE r.pgt_id = going.pgt_id AND r.requested_at > coming.created_at
+      AND NOT EXISTS (SELECT FROM pgtrickle.pgt_reinitializations n WHERE n.pgt_id = new_id);
     UPDATE pgtrickle.pgt_stream_tables s SET replaces = NULL, canary_of = going.canary_of WHERE s.pgt_id = new_id;
     UPDATE pgtrickle.pgt_stream_tables s SET canary_of = new_id WHERE s.canary_of = going.pgt_id;
     DELETE FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = going.pgt_id;
