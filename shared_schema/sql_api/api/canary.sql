@@ -41,7 +41,11 @@ DECLARE
     new_name  text := format('%I.%I', st.pgt_schema, wanted);
     new_id    bigint;
 BEGIN
-    IF NOT pg_has_role(owner, 'USAGE') THEN
+    -- It is not dropped before its canary is there.
+    PERFORM FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'stream table % was dropped', name USING ERRCODE = 'undefined_table';
+    ELSIF NOT pg_has_role(owner, 'USAGE') THEN
         RAISE EXCEPTION 'must be owner of stream table %', name USING ERRCODE = 'insufficient_privilege';
     ELSIF st.canary_of IS NOT NULL OR st.replaces IS NOT NULL THEN
         RAISE EXCEPTION '% is itself the trial of a new query', name
@@ -106,10 +110,10 @@ BEGIN
     WHERE a.attrelid = st.pgt_relid AND a.attnum > 0 AND NOT a.attisdropped;
     RETURN QUERY EXECUTE format($q$
         WITH current_rows AS (
-            SELECT k.v, row_number() OVER (PARTITION BY k.v) AS copy, to_jsonb(t) AS shown
+            SELECT k.v, row_number() OVER (PARTITION BY k.v) AS copy, to_jsonb(t.*) AS shown
             FROM %1$s t CROSS JOIN LATERAL (SELECT ROW(%3$s)::text COLLATE "C" AS v) k
         ), canary_rows AS (
-            SELECT k.v, row_number() OVER (PARTITION BY k.v) AS copy, to_jsonb(t) AS shown
+            SELECT k.v, row_number() OVER (PARTITION BY k.v) AS copy, to_jsonb(t.*) AS shown
             FROM %2$s t CROSS JOIN LATERAL (SELECT ROW(%3$s)::text COLLATE "C" AS v) k
         )
         SELECT CASE WHEN n.v IS NULL THEN 'current' ELSE 'canary' END, coalesce(c.shown, n.shown)
