@@ -82,9 +82,10 @@ class TargetDiverged(TrickleError):
 
 
 class FuseBlown(TrickleError):
-    """An LSN range up to `until` has more change rows (`changes`) than a fuse lets through (`limit`)."""
+    """An LSN range up to `until` has more change rows (`changes`) than a fuse lets through (`limit`); or nobody can
+    count them any more: then `changes` is None."""
 
-    def __init__(self, problem: str, *, hint: str, until: Lsn, changes: int, limit: int) -> None:
+    def __init__(self, problem: str, *, hint: str, until: Lsn, changes: int | None, limit: int) -> None:
         super().__init__(problem, hint=hint)
         self.until, self.changes, self.limit = until, changes, limit
 

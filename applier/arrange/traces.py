@@ -6,6 +6,8 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import assert_never
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from applier.arrange.arrangements import Arrangements
@@ -18,6 +20,7 @@ from applier.trace.stamped_rows import Chunk, Run, first_stamp
 from applier.trace.trace import Trace
 from applier.trace.volume import volume
 from applier.unexpected import to_trickle_error
+from applier.zset import WEIGHT
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.progress import Capture
@@ -126,13 +129,20 @@ class Traces:
         """Return how many change rows the relations have in the LSN range, without Spark."""
         return sum(int(trace.overlay(lsn_range).num_rows) for trace in self._present(tables))
 
+    def changed_rows(self, tables: Iterable[TableId], lsn_range: LsnRange) -> int:
+        """Return the same, where equal rows that one row stands for count as often as they are there."""
+        overlays = (trace.overlay(lsn_range)[WEIGHT] for trace in self._present(tables))
+        return sum(pc.sum(pc.abs(weights)).as_py() or 0 for weights in overlays)
+
     def largest_commit(self, tables: Iterable[TableId], lsn_range: LsnRange) -> tuple[Lsn, dict[TableId, int]] | None:
-        """Return where the commit with the most change rows in the LSN range is, and its rows per relation; without
-        Spark. None when nothing changed."""
+        """Return where the commit with the most change rows in the LSN range is, and its rows per relation, counted as
+        `changed_rows` does; without Spark. None when nothing changed."""
         sizes: dict[int, dict[TableId, int]] = {}
         for trace in self._present(tables):
-            for one in trace.overlay(lsn_range)[LSN].value_counts().to_pylist():
-                sizes.setdefault(one["values"], {})[trace.table] = one["counts"]
+            rows = trace.overlay(lsn_range)
+            weights = pa.table({LSN: rows[LSN], WEIGHT: pc.abs(rows[WEIGHT])})
+            for one in weights.group_by(LSN).aggregate([(WEIGHT, "sum")]).to_pylist():
+                sizes.setdefault(one[LSN], {})[trace.table] = one[f"{WEIGHT}_sum"]
         if not sizes:
             return None
         at = max(sizes, key=lambda lsn: (sum(sizes[lsn].values()), -lsn))
@@ -183,6 +193,16 @@ class Traces:
     def rows(self, tables: Iterable[TableId]) -> int:
         """Return about how many rows the relations have."""
         return sum(trace.base.rows + trace.overlay_rows for trace in self._present(tables))
+
+    def is_counted_since(self, tables: Collection[TableId], lower: Lsn) -> bool:
+        """Whether the change rows since `lower` are held one by one, for each of the relations that has a trace."""
+        is_held = all(trace.base.frontier <= lower for trace in self._present(tables))
+        return is_held and self.whole_at(tables, lower)
+
+    def rows_at(self, tables: Iterable[TableId], at: Lsn) -> int:
+        """Return how many rows the relations have at an LSN since which changes are counted, without Spark; equal rows
+        as often as they are there."""
+        return sum(trace.weight_at(at) for trace in self._present(tables))
 
     def held_volume(self, tables: Iterable[TableId]) -> int:
         """Return the same, where a large row counts as several."""

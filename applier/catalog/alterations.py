@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from typing import cast
 
 from applier.catalog.database import Connection, Database
 from applier.catalog.service import send_alert
@@ -23,15 +25,16 @@ class PendingAlterations:
         return self._database.connection
 
     @contextmanager
-    def adopt_query(self, pgt_id: int, expected: str | None = None) -> Iterator[None]:
+    def adopt_query(self, pgt_id: int, expected: str | None = None, request: datetime | None = None) -> Iterator[None]:
         """Run the block in a transaction in which the stream table has its new query; waits for locks only shortly.
 
+        It ends requests to compute the whole up to the one made at `request`; later ones may be about something else.
         Raises Superseded when the new query is no longer the `expected` one.
         """
         with self._connection.transaction():
             # Shorter than deadlock_timeout: when another session drops the table, this one gives way.
             self._connection.execute("SET LOCAL lock_timeout = '300ms'")
-            self._connection.execute("SELECT pgtrickle._adopt(%s)", (pgt_id,))
+            self._connection.execute("SELECT pgtrickle._adopt(%s, %s)", (pgt_id, request))
             adopted = self._connection.execute(
                 "SELECT defining_query FROM pgtrickle.pgt_stream_tables WHERE pgt_id = %s", (pgt_id,)
             ).fetchone()
@@ -44,6 +47,13 @@ class PendingAlterations:
         with self._connection.transaction():
             self._connection.execute("SET LOCAL lock_timeout = '300ms'")
             self._connection.execute("SELECT pgtrickle._adopt_and_repair(%s)", (pgt_id,))
+
+    def last_request(self, pgt_id: int) -> datetime | None:
+        """Return when it was last requested to compute the stream table as a whole, if that is still to be done."""
+        row = self._connection.execute(
+            "SELECT requested_at FROM pgtrickle.pgt_reinitializations WHERE pgt_id = %s", (pgt_id,)
+        ).fetchone()
+        return cast(datetime, row[0]) if row else None
 
     def evolve(self, ids: Collection[int]) -> int:
         """Let these stream tables follow columns that were added to their sources; return how many begin to."""

@@ -40,8 +40,7 @@ SELECT s.pgt_id, s.pgt_schema, s.pgt_name, s.status, extract(epoch FROM f.stalen
        coalesce(pgtrickle._is_stale(s.status, i.tier, f.staleness, t.next_refresh_at), false)
            AND NOT EXISTS (SELECT FROM pgtrickle._held_by(s.pgt_id)) AS is_stale,
        coalesce(i.tier = 'frozen', false) AS is_frozen,
-       CASE WHEN s.status = 'SUSPENDED' AND s.last_error_code = 'FuseBlown'
-            THEN extract(epoch FROM clock_timestamp() - s.fuse_blown_at)::float8 END AS fuse_blown_s,
+       extract(epoch FROM clock_timestamp() - s.fuse_blown_at)::float8 AS fuse_blown_s,
        r.requested_at AS reinit_requested_at, coalesce(r.reason, '') AS reinit_reason,
        coalesce(r.detail, '') AS reinit_detail, a.refresh_id AS slow_refresh_id, a.took_ms AS slow_refresh_ms
 FROM pgtrickle.pgt_stream_tables s

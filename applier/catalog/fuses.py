@@ -41,14 +41,15 @@ def note_blown(connection: Connection, pgt_id: int, error: FuseBlown) -> None:
     """Store which range was stopped, for `reset_fuse`, and send an alert."""
     connection.execute(
         "UPDATE pgtrickle.pgt_stream_tables SET fuse_blown_at = now(), fuse_blown_until = %s::pg_lsn,"
-        " fuse_blown_changes = %s, fuse_blown_limit = %s WHERE pgt_id = %s",
-        (str(error.until), error.changes, error.limit, pgt_id),
+        " fuse_blown_changes = %s, fuse_blown_limit = %s, fuse_blown_detail = %s WHERE pgt_id = %s",
+        (str(error.until), error.changes, error.limit, error.problem, pgt_id),
     )
+    counted = {} if error.changes is None else {"changes": error.changes}
     send_alert(
         connection,
         AlertEvent.FUSE_BLOWN,
         pgt_id=pgt_id,
-        changes=error.changes,
+        **counted,
         limit=error.limit,
         until=str(error.until),
         detail=error.problem,
@@ -60,7 +61,8 @@ def note_skipped(cursor: Cursor, pgt_id: int, until: Lsn) -> None:
     """Store that changes up to `until` were left out: its rows are not those of its query."""
     cursor.execute(
         "UPDATE pgtrickle.pgt_stream_tables SET fuse_skips_until = NULL, fuse_skipped_at = coalesce(fuse_skipped_at,"
-        " now()), fuse_skipped_changes = coalesce(fuse_skipped_changes, 0) + coalesce(fuse_blown_changes, 0)"
+        " now()), fuse_skipped_changes = CASE WHEN fuse_skipped_at IS NULL THEN 0 ELSE fuse_skipped_changes END"
+        " + fuse_blown_changes"
         " WHERE pgt_id = %s AND fuse_skips_until = %s::pg_lsn",
         (pgt_id, str(until)),
     )

@@ -134,7 +134,9 @@ class StreamTableRow:
 
     @property
     def in_service(self) -> bool:
-        """Whether it is refreshed; a suspended one only to be repaired."""
+        """Whether it is refreshed; a suspended one only to be repaired, and none while its fuse is blown."""
+        if self.is_fuse_blown:
+            return False
         match self.state:
             case Status.INITIALIZING | Status.ACTIVE:
                 return True
@@ -206,7 +208,7 @@ class StreamTableStore:
                 " (SELECT pgtrickle._gates_version()) AS gates_version,"
                 " s.fuse, s.fuse_ceiling, s.fuse_sensitivity, s.fuse_passes_until::text AS fuse_passes_until,"
                 " s.fuse_skips_until::text AS fuse_skips_until,"
-                " s.status = 'SUSPENDED' AND s.last_error_code = 'FuseBlown' AND r.pgt_id IS NULL AS is_fuse_blown,"
+                " s.fuse_blown_at IS NOT NULL AS is_fuse_blown,"
                 " s.fuse_skipped_at IS NOT NULL AS has_skipped_changes"
                 " FROM pgtrickle.pgt_stream_tables s"
                 " JOIN pgtrickle._tiers i USING (pgt_id)"
@@ -302,12 +304,14 @@ class StreamTableStore:
                 " last_error_code = %s, last_error_message = %s, last_error_hint = %s WHERE pgt_id = %s",
                 (type(error).__name__, problem, error.hint, pgt_id),
             )
-            # A request that could not be carried out waits for `resume`: its rows are still not those of its query.
-            self._connection.execute(
-                "UPDATE pgtrickle.pgt_reinitializations SET refused_at = now() WHERE pgt_id = %s", (pgt_id,)
-            )
             if isinstance(error, FuseBlown):
+                # A request that has come meanwhile waits for `reset_fuse`.
                 note_blown(self._connection, pgt_id, error)
+            else:
+                # One that could not be carried out waits for `resume`: its rows are still not those of its query.
+                self._connection.execute(
+                    "UPDATE pgtrickle.pgt_reinitializations SET refused_at = now() WHERE pgt_id = %s", (pgt_id,)
+                )
             send_alert(self._connection, AlertEvent.AUTO_SUSPENDED, pgt_id=pgt_id, error=problem, hint=error.hint)
         note_suspended(pgt_id)
 
@@ -326,8 +330,9 @@ def lock_in_service(cursor: psycopg.Cursor[tuple[object, ...]], pgt_id: int) -> 
 
 
 _LOCK_IN_SERVICE = """
-SELECT s.status = 'ACTIVE' OR s.status = 'INITIALIZING' OR s.status = 'SUSPENDED' AND EXISTS (
-    SELECT FROM pgtrickle.pgt_reinitializations r WHERE r.pgt_id = s.pgt_id AND r.refused_at IS NULL)
+SELECT s.fuse_blown_at IS NULL AND (
+    s.status = 'ACTIVE' OR s.status = 'INITIALIZING' OR s.status = 'SUSPENDED' AND EXISTS (
+        SELECT FROM pgtrickle.pgt_reinitializations r WHERE r.pgt_id = s.pgt_id AND r.refused_at IS NULL))
 FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = %s FOR NO KEY UPDATE OF s
 """
 

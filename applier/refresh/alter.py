@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
@@ -32,6 +32,7 @@ from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.captured_sources import CapturedSources
 from applier.refresh.computer import Computer
 from applier.refresh.evolution import Transparent, judge
+from applier.refresh.fuses import Fuses
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.refresh import RefreshRows
 from applier.refresh.skip_changes import skip_changes
@@ -43,7 +44,8 @@ from applier.sinks.lease import Lease
 from applier.sinks.postgres.key_index import replace_key
 from applier.sinks.postgres.transaction import WriteSession
 from applier.unexpected import to_own_error
-from shared_schema.lsn import Lsn, LsnRange
+from shared_schema.errors import TrickleError
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,7 @@ class Alterations:
     computer: Computer
     writer: RefreshWriter
     sources: CapturedSources
+    fuses: Fuses
 
     def carry_out(self, frontier: Lsn, *, waits: bool = False) -> list[StreamTableRow]:
         """Carry out each alteration that can be done at this frontier; the others wait, with the old query in use.
@@ -80,11 +83,11 @@ class Alterations:
             rows = self.catalog.stream_tables.all()
         if waits or not any(row.altered or row.replaces is not None for row in rows):
             return rows
-        for row in rows:
-            self._try_one(rows, row, frontier)
-        # A stream table that is built to replace another one is refreshed now, whatever its schedule.
+        stopped = {pgt_id for row in rows for pgt_id in self._try_one(rows, row, frontier)}
+        # A stream table that is built to replace another one is refreshed now, whatever its schedule; and so is one
+        # whose fuse stops the new query: it is told at once.
         return [
-            row if row.replaces is None else replace(row, refresh_requested=True)
+            replace(row, refresh_requested=True) if row.replaces is not None or row.pgt_id in stopped else row
             for row in self.catalog.stream_tables.all()
         ]
 
@@ -97,33 +100,62 @@ class Alterations:
                 self.computer.forget(row.pgt_id)
                 self.writer.forget(row.pgt_id)
 
-    def _try_one(self, rows: list[StreamTableRow], row: StreamTableRow, frontier: Lsn) -> None:
+    def _try_one(self, rows: list[StreamTableRow], row: StreamTableRow, frontier: Lsn) -> list[int]:
+        """Carry out one alteration if it is possible now; return the stream tables whose fuse does not let it."""
         try:
             if row.altered and row.state is not Status.PAUSED:
-                self._adopt(rows, row, frontier)
+                readers = self.catalog.stream_tables.readers(row.pgt_relid)
+                group = [row, *(other for other in rows if other.pgt_id in readers)]
+                if stopped := self._find_stopped(group, frontier):
+                    return stopped
+                # A suspended reader is computed as a whole when it is resumed, or at once if it was suspended with this
+                # one.
+                self._adopt([row, *(o for o in group[1:] if o.state is not Status.SUSPENDED)], frontier)
             elif row.replaces is not None:
-                self._exchange(rows, row)
+                old = next((other for other in rows if other.pgt_id == row.replaces), None)
+                if stopped := self._find_stopped([old] if old is not None else [], row.lsn):
+                    return stopped
+                self._exchange(old, row)
         except (psycopg.errors.LockNotAvailable, SourceBusy, TargetLocked, Superseded) as error:
             log.info("alteration waits", extra={"table": str(row.table), "error": str(error).splitlines()[0]})
         except Exception as error:
             own = to_own_error(row.table, error)
             log.warning("alteration refused", extra={"table": str(row.table), "error": own.log_text})
             self.catalog.alterations.refuse(row.pgt_id, own)
+        return []
 
-    def _adopt(self, rows: list[StreamTableRow], row: StreamTableRow, frontier: Lsn) -> None:
+    def _find_stopped(self, group: list[StreamTableRow], upper: Lsn) -> list[int]:
+        """Return whose fuse is blown, or would be by its present query: a new one computes the whole, with all changes
+        up to `upper`."""
+        now = datetime.now(UTC)
+        return [row.pgt_id for row in group if row.is_fuse_blown or self._is_stopped(row, upper, now)]
+
+    def _is_stopped(self, row: StreamTableRow, upper: Lsn, now: datetime) -> bool:
+        if not (row.in_service and self.fuses.is_on(row) and ORIGIN < row.lsn < upper) or row.reinitializes:
+            return False
+        try:
+            old = self.tables.planned.get(row.pgt_id) or self.tables.plans.plan(row)
+        except SourceBusy:
+            raise
+        except TrickleError:
+            # Only the new query can go on.
+            return False
+        return self.fuses.stops(row, old, upper, now)
+
+    def _adopt(self, group: list[StreamTableRow], frontier: Lsn) -> None:
+        row = group[0]
         if row.state is Status.SUSPENDED and row.pgt_id not in self.tables.planned:
             # Its old query may have no plan any more, or none that this process survives.
             self.catalog.alterations.adopt_and_repair(row.pgt_id)
             return
-        readers = self.catalog.stream_tables.readers(row.pgt_relid)
-        # A suspended reader is computed as a whole when it is resumed, or at once if it was suspended with this one.
-        group = [row, *(o for o in rows if o.pgt_id in readers and o.state is not Status.SUSPENDED)]
         if any(other.state not in SERVED for other in group[1:]):
             return
         if any(other.lsn >= frontier for other in group):
             # The log must advance first: one frontier stands for one state of the rows.
             self.catalog.frontiers.wake()
             return
+        # Before anything is read: what is asked for from now on may not be in the new rows.
+        request = self.catalog.alterations.last_request(row.pgt_id)
         planned = self.planner.trial(row.pgt_id, frozenset(other.pgt_id for other in group))
         if planned.keys() != {other.pgt_id for other in group}:
             return
@@ -155,7 +187,10 @@ class Alterations:
                 if other.lsn
             ]
             self._check_unaltered(run_by_postgres, begun)
-            self._write_changes(leases, planned[row.pgt_id][0], [table for _, table in planned.values()], changes)
+            adopt = PendingAlterations(self.session.database).adopt_query(
+                row.pgt_id, planned[row.pgt_id][0].defining_query, request
+            )
+            self._write_changes(leases, adopt, [table for _, table in planned.values()], changes)
         for adopted, table in planned.values():
             self.computer.forget(table.id)
             self.tables.plans.adopt(adopted, table)
@@ -201,15 +236,19 @@ class Alterations:
         return _Change(row, old, new, rows, started, execution)
 
     def _write_changes(
-        self, leases: ExitStack, adopted: StreamTableRow, tables: list[StreamTable], changes: list[_Change]
+        self,
+        leases: ExitStack,
+        adopt: AbstractContextManager[None],
+        tables: list[StreamTable],
+        changes: list[_Change],
     ) -> None:
         """Adopt the new query and write the rows of all changes in one transaction; then hand the deltas on.
 
         What the new plans rest on is part of it: readers of the altered stream table may read other tables now.
         """
-        query, store = adopted.defining_query, DependencyStore(self.session.database)
+        store = DependencyStore(self.session.database)
         try:
-            with PendingAlterations(self.session.database).adopt_query(adopted.pgt_id, query):
+            with adopt:
                 written = [(change.row, *self._write_change(leases, change)) for change in changes]
                 for table in tables:
                     if table.facts is not None:
@@ -235,8 +274,7 @@ class Alterations:
             leases.enter_context(delta.lease())
         return keyless, delta
 
-    def _exchange(self, rows: list[StreamTableRow], row: StreamTableRow) -> None:
-        old = next((other for other in rows if other.pgt_id == row.replaces), None)
+    def _exchange(self, old: StreamTableRow | None, row: StreamTableRow) -> None:
         if any(self.writer.is_writing(other.pgt_id) for other in (row, old) if other is not None):
             return
         if row.state is Status.SUSPENDED:

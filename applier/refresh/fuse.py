@@ -27,6 +27,9 @@ MIN_LEARNED_LIMIT = 100
 """A limit from earlier refreshes is at least so many change rows: stream tables whose deltas are all alike have no
 deviation, and a few more rows are no accident."""
 
+MIN_SHARE = 2
+"""A share of a small table is at least so many change rows: one row that is updated is no accident."""
+
 DEFAULT_SENSITIVITY = 5.0
 """k of a fuse that is 'auto' and has none of its own."""
 
@@ -95,17 +98,18 @@ class SourceCommit:
 def find_limit(options: FuseOptions, source_rows: int, samples: Sequence[int]) -> FuseLimit | None:
     """Return the lowest limit that applies; None when none does.
 
-    `source_rows` are those of the sources before the range, `samples` the change rows of earlier refreshes.
+    `source_rows` are those of the sources before the range, `samples` the change rows of earlier refreshes. A share of
+    sources without rows is no limit: whatever is loaded first into them is more.
     """
     if not options.is_on:
         return None
     limits: list[FuseLimit] = []
     if (ceiling := options.used_ceiling) >= 1:
         limits.append(FuseLimit(floor(ceiling), f"fuse_ceiling {ceiling:.0f}"))
-    elif ceiling > 0:
+    elif ceiling > 0 and source_rows > 0:
         # 0.29 of 100 rows are 29, not 28.999….
-        share = floor(round(ceiling * source_rows, 6))
-        limits.append(FuseLimit(share, f"fuse_ceiling {ceiling:g} of about {source_rows} source rows"))
+        share = max(MIN_SHARE, floor(round(ceiling * source_rows, 6)))
+        limits.append(FuseLimit(share, f"fuse_ceiling {ceiling:g} of {source_rows} source rows"))
     if (k := options.used_sensitivity) is not None and len(samples) >= MIN_SAMPLES:
         mean = sum(samples) / len(samples)
         deviation = sqrt(sum((sample - mean) ** 2 for sample in samples) / len(samples))
@@ -129,16 +133,33 @@ def is_stopped(limit: FuseLimit, changes: int, largest: SourceCommit, *, catchin
 def describe_blown(name: str, lsn_range: LsnRange, changes: int, limit: FuseLimit, largest: SourceCommit) -> FuseBlown:
     """Return the error of a stream table whose fuse has blown: the figures, and the calls that end it."""
     by_source = ", ".join(f"{table} {rows}" for table, rows in sorted(largest.rows.items(), key=lambda of: str(of[0])))
-    calls = (f"pgtrickle.reset_fuse('{name}', '{action}')" for action in ("apply", "reinitialize", "skip_changes"))
     return FuseBlown(
         f"the fuse is blown: {changes} change rows between {lsn_range.lower} and {lsn_range.upper}, more than "
         f"{limit.rows} ({limit.origin}); the largest source transaction (commit at {largest.lsn}) has "
         f"{largest.total} ({by_source}). Nothing of this range was computed or written",
-        hint="SELECT {}, SELECT {} or SELECT {}".format(*calls),
+        hint=_hint(name),
         until=lsn_range.upper,
         changes=changes,
         limit=limit.rows,
     )
+
+
+def describe_uncounted(name: str, lsn_range: LsnRange, limit: FuseLimit) -> FuseBlown:
+    """Return the error of a stream table with a fuse whose change rows are no longer held one by one."""
+    return FuseBlown(
+        f"the fuse is blown: the change rows between {lsn_range.lower} and {lsn_range.upper} are no longer held one by "
+        f"one, so nobody knows whether they are more than {limit.rows} ({limit.origin}). Nothing of this range was "
+        "computed or written",
+        hint=_hint(name),
+        until=lsn_range.upper,
+        changes=None,
+        limit=limit.rows,
+    )
+
+
+def _hint(name: str) -> str:
+    calls = (f"pgtrickle.reset_fuse('{name}', '{action}')" for action in ("apply", "reinitialize", "skip_changes"))
+    return "SELECT {}, SELECT {} or SELECT {}".format(*calls)
 
 
 def find_held(blown: Iterable[int], reads: Mapping[int, Iterable[int]]) -> frozenset[int]:

@@ -1,6 +1,7 @@
 """A stream table that is due and an LSN range in; the part of the range that its fuse lets through, or FuseBlown, out.
 
-A fuse never sees a fill or a computation as a whole: the planner asks only for ranges that continue from a frontier.
+A fuse never sees a fill or a computation that somebody asked for: the planner asks only for ranges that continue from
+a frontier. A range whose change rows are no longer held is stopped too: nobody knows what is in it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Protocol
 
 from applier.arrange.traces import Traces
 from applier.catalog.stream_tables import StreamTableRow
+from applier.errors import FuseBlown
 from applier.plan.stream_table import StreamTable
 from applier.refresh.fuse import (
     MAX_SAMPLES,
@@ -20,6 +22,7 @@ from applier.refresh.fuse import (
     FuseOptions,
     SourceCommit,
     describe_blown,
+    describe_uncounted,
     find_held,
     find_limit,
     is_catching_up,
@@ -49,24 +52,20 @@ class Fuses:
 
     def admit(self, row: StreamTableRow, table: StreamTable, lsn_range: LsnRange, now: datetime) -> LsnRange:
         """Return the LSN range if it may be computed, or its first part that somebody let through; else raise."""
-        options = FuseOptions(
-            FuseMode(row.fuse) if row.fuse is not None else None,
-            row.fuse_ceiling,
-            row.fuse_sensitivity,
-            self.default_ceiling(),
-        )
+        options = self._options(row)
         passed = min(self._passes_until(row), lsn_range.upper)
         judged = LsnRange(max(lsn_range.lower, passed), lsn_range.upper)
-        if not options.is_on or not (changes := self.traces.changes(table.sources, judged)):
+        is_counted = self.traces.is_counted_since(table.sources, judged.lower)
+        changes = self.traces.changed_rows(table.sources, judged) if options.is_on and is_counted else 0
+        if not options.is_on or (is_counted and not changes):
             return lsn_range
-        rows_before = max(0, self.traces.rows(table.sources) - changes)
         samples = self._samples(row.pgt_id) if options.used_sensitivity is not None else ()
-        limit = find_limit(options, rows_before, samples)
-        if (
-            limit is None
-            or changes <= limit.rows
-            or (found := self.traces.largest_commit(table.sources, judged)) is None
-        ):
+        limit = find_limit(options, self.traces.rows_at(table.sources, judged.lower), samples)
+        if limit is None:
+            return lsn_range
+        if not is_counted:
+            raise describe_uncounted(str(table), judged, limit)
+        if changes <= limit.rows or (found := self.traces.largest_commit(table.sources, judged)) is None:
             return lsn_range
         largest = SourceCommit(*found)
         if not is_stopped(limit, changes, largest, catching_up=_is_overdue(row, now)):
@@ -74,6 +73,21 @@ class Fuses:
         if lsn_range.lower < passed and all(self.traces.knows(scan, passed) for scan in table.scans):
             return LsnRange(lsn_range.lower, passed)
         raise describe_blown(str(table), judged, changes, limit, largest)
+
+    def is_on(self, row: StreamTableRow) -> bool:
+        """Whether a stream table has a fuse."""
+        return self._options(row).is_on
+
+    def _options(self, row: StreamTableRow) -> FuseOptions:
+        mode = FuseMode(row.fuse) if row.fuse is not None else None
+        return FuseOptions(mode, row.fuse_ceiling, row.fuse_sensitivity, self.default_ceiling())
+
+    def stops(self, row: StreamTableRow, table: StreamTable, upper: Lsn, now: datetime) -> bool:
+        """Whether a stream table may not go to `upper` as a whole, by a way that asks no fuse."""
+        try:
+            return self.admit(row, table, LsnRange(row.lsn, upper), now).upper < upper
+        except FuseBlown:
+            return True
 
     @staticmethod
     def _passes_until(row: StreamTableRow) -> Lsn:

@@ -8,15 +8,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from applier.arrange.traces import Traces
 from applier.catalog.catalog import Catalog
 from applier.catalog.gates import GateRow
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.gates import Gate, GateKey, GateKind, Hold, find_hold, find_positions, find_stuck, key_of
-from shared_schema.alerts import AlertEvent
+from applier.refresh.gates import (
+    Gate,
+    GateKey,
+    GateKind,
+    Hold,
+    find_hold,
+    find_positions,
+    find_stuck,
+    key_of,
+)
 from shared_schema.lsn import ORIGIN, Lsn
 
 log = logging.getLogger(__name__)
@@ -37,14 +45,16 @@ class Holds:
     """The frontier of the tick before: nothing that was begun goes further."""
     _skipped: dict[int, tuple[str, str]] = field(default_factory=dict)
     """What the history says last about each stream table that is held."""
-    _stuck: dict[GateKey, Gate] = field(default_factory=dict)
+    _alerted: set[tuple[str, Lsn]] | None = None
+    """The watermark groups that were reported as stuck, with where they parted; also before a restart."""
 
     def look(self, rows: Sequence[StreamTableRow], frontier: Lsn) -> None:
         """Read the gates if they changed; after the frontier is known and before anything is refreshed up to it."""
         version = rows[0].gates_version if rows else None
         if version != self._version:
             stored = self.catalog.gates.all() if version is not None else []
-            gates = [_gate(row) for row in stored]
+            now = datetime.now(UTC)
+            gates = [_gate(row, now) for row in stored]
             log_end = max((Lsn.parse(row.log_end) for row in stored), default=ORIGIN)
             positions = find_positions(gates, self._positions, self._last_frontier, log_end)
             for gate in gates:
@@ -56,8 +66,7 @@ class Holds:
                 # Its readers go on when the frontier has passed the end of the log; an idle log does not move itself.
                 self.catalog.frontiers.wake()
         self._last_frontier = frontier
-        if self._gates or self._stuck:
-            self._alert_stuck(datetime.now(UTC))
+        self._alert_stuck(datetime.now(UTC))
 
     def limit(self, row: StreamTableRow, table: StreamTable, frontier: Lsn) -> Lsn:
         """Return how far a stream table may go: the frontier, the position of a gate, or where it is."""
@@ -101,23 +110,23 @@ class Holds:
 
     def _alert_stuck(self, now: datetime) -> None:
         """Send an alert for each watermark group that holds its readers for too long, and one when it goes on."""
+        kind, store = GateKind.WATERMARK, self.catalog.gates
+        if self._alerted is None:
+            self._alerted = store.alerted(kind.value)
         timeout_s = self.holdback_timeout_s()
-        stuck = {key_of(gate): gate for gate in find_stuck(self._gates, now, timeout_s)}
-        for key in stuck.keys() - self._stuck.keys():
-            seconds = round((now - stuck[key].closed_at).total_seconds())
-            self.catalog.service.alert(
-                AlertEvent.WATERMARK_STUCK,
-                group=stuck[key].name,
-                held_s=seconds,
-                timeout_s=round(timeout_s),
-                detail=stuck[key].detail,
-            )
-        for key in self._stuck.keys() - stuck.keys():
-            self.catalog.service.alert(AlertEvent.WATERMARK_RESUMED, group=self._stuck[key].name)
-        self._stuck = stuck
+        for gate in find_stuck(self._gates, now, timeout_s):
+            if (gate.id, gate.closed_lsn) not in self._alerted:
+                held_s, most_s = round((now - gate.closed_at).total_seconds()), round(timeout_s)
+                about: dict[str, int | str] = {"held_s": held_s, "timeout_s": most_s, "detail": gate.detail}
+                store.alert_stuck(kind.value, gate.id, gate.closed_lsn, **about)
+                self._alerted.add((gate.id, gate.closed_lsn))
+        held = {(gate.id, gate.closed_lsn) for gate in self._gates if gate.kind is kind and gate.is_closed}
+        for group, parted_lsn in self._alerted - held:
+            store.alert_resumed(kind.value, group, parted_lsn)
+        self._alerted &= held
 
 
-def _gate(row: GateRow) -> Gate:
+def _gate(row: GateRow, now: datetime) -> Gate:
     return Gate(
         kind=GateKind(row.kind),
         id=row.gate,
@@ -128,7 +137,8 @@ def _gate(row: GateRow) -> Gate:
         closed_lsn=Lsn.parse(row.closed_lsn),
         held_lsn=Lsn.parse(row.held_lsn) if row.held_lsn else None,
         opened_lsn=Lsn.parse(row.opened_lsn) if row.opened_lsn else None,
-        closed_at=row.closed_at,
+        # By this clock, as what it is compared with.
+        closed_at=now - timedelta(seconds=row.age_s),
         detail=row.detail or "",
         readers_at=Lsn.parse(row.readers_at) if row.readers_at else ORIGIN,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from applier.refresh.refresh import Refresh, RefreshResult, RefreshRows
@@ -20,6 +20,13 @@ class _Running:
     future: Future[RefreshResult]
     rows: Lease[RefreshRows] | None
     """The lease that goes over to the result when the refresh runs."""
+
+    @property
+    def finished(self) -> Refresh:
+        """The refresh with the LSN range of its result, which PostgreSQL chooses where it runs the query."""
+        if self.future.exception() is not None:
+            return self.refresh
+        return replace(self.refresh, lsn_range=self.future.result().lsn_range)
 
 
 @dataclass
@@ -59,7 +66,7 @@ class LongRefreshes:
 
     def find_finished(self) -> list[Refresh]:
         """Return the refreshes that wait to be written."""
-        return [running.refresh for running in self._running.values() if running.future.done()]
+        return [running.finished for running in self._running.values() if running.future.done()]
 
     def take_finished(self, refreshes: Iterable[Refresh]) -> list[RefreshResult]:
         """Remove finished refreshes and return their results; one that raised is a result too: the error."""

@@ -62,6 +62,8 @@ class RefreshPlanner:
     """Returns the settings at present."""
     costs: CostCache = field(default_factory=lambda: CostCache(lambda _: CostModel(), lambda: 256))
     fuses: Fuses | None = None
+    wake: Callable[[], None] = lambda: None
+    """Writes to the log, so that the frontier advances."""
     _blown: set[int] = field(default_factory=set)
     """Stream tables whose fuse blew since the last `hold_readers`."""
 
@@ -69,10 +71,8 @@ class RefreshPlanner:
         """Plan a refresh up to the frontier, or up to an earlier LSN when it would have too many change rows."""
         lsn_range, limits = LsnRange(row.lsn, frontier), self.limits()
         has_history = not row.lsn or self.traces.holds(table.sources, row.lsn)
-        # What is computed as a whole is not a delta: a fuse has no say in it.
         is_delta = bool(row.lsn) and has_history and not row.reinitializes and not row.partial
-        # One that is built to replace another one waits for that one.
-        has_fuse = self.fuses is not None and is_delta and row.replaces is None
+        has_fuse = self.fuses is not None and _may_be_stopped(row)
         if has_fuse:
             lsn_range = self._admit(row, table, lsn_range, now)
         changes = self.traces.changes(table.sources, lsn_range) if row.lsn and has_history else 0
@@ -132,11 +132,30 @@ class RefreshPlanner:
             self._blown.add(table.id)
             raise
 
+    def find_judgeable(self, finished: Sequence[Refresh], frontier: Lsn) -> list[Refresh]:
+        """Return the finished refreshes without those whose fuse cannot count yet: PostgreSQL ran the query at a
+        position up to which not all changes have arrived."""
+        found = [refresh for refresh in finished if refresh.lsn_range.upper <= frontier or not self._is_judged(refresh)]
+        if len(found) < len(finished):
+            self.wake()
+        return found
+
+    def passes(self, refresh: Refresh) -> bool:
+        """Whether the fuse lets through what PostgreSQL has read beyond the frontier at which it was planned."""
+        if self.fuses is None or not self._is_judged(refresh):
+            return True
+        return not self.fuses.stops(refresh.row, refresh.table, refresh.lsn_range.upper, refresh.as_of)
+
+    def _is_judged(self, refresh: Refresh) -> bool:
+        by_postgres = refresh.strategy.method is RefreshMethod.IN_POSTGRES
+        return by_postgres and _may_be_stopped(refresh.row) and self.fuses is not None and self.fuses.is_on(refresh.row)
+
     def hold_readers(self, refreshes: Sequence[Refresh], rows: Sequence[StreamTableRow]) -> list[Refresh]:
-        """Return the refreshes without those of readers of a stream table whose fuse is blown: they wait."""
+        """Return the refreshes without those of readers of a stream table whose fuse is blown: they wait, unless
+        somebody has asked to compute them as a whole."""
         held = find_readers_of_blown(rows, self._blown)
         self._blown.clear()
-        return [refresh for refresh in refreshes if refresh.table.id not in held or refresh.row.reinitializes]
+        return [refresh for refresh in refreshes if refresh.table.id not in held or _is_by_user(refresh.row)]
 
     def _volume(self, table: StreamTable, lsn_range: LsnRange, strategy: Strategy) -> int:
         """Return how many rows a refresh reads, where a large row counts as several."""
@@ -172,11 +191,22 @@ class RefreshPlanner:
         self.costs.learn(result)
 
 
+def _may_be_stopped(row: StreamTableRow) -> bool:
+    """Whether a fuse has a say: not in a fill, nor in a computation that was asked for. A stream table that is built to
+    replace another one waits for that one."""
+    return bool(row.lsn) and not row.reinitializes and row.replaces is None
+
+
+def _is_by_user(row: StreamTableRow) -> bool:
+    """Whether a user requested to compute everything once more."""
+    return row.reinitializes and row.reinit_initiated_by == "MANUAL"
+
+
 def _requested(row: StreamTableRow) -> Reinitialize | None:
     """Return the pending request to compute everything once more."""
     if row.reinit_reason is None:
         return None
-    detail, by_user = row.reinit_detail or "", row.reinit_initiated_by == "MANUAL"
+    detail, by_user = row.reinit_detail or "", _is_by_user(row)
     if row.reinit_reason not in {reason.value for reason in RefreshReason}:
         return Reinitialize(RefreshReason.REINITIALIZE, f"{row.reinit_reason}: {detail}", by_user)
     return Reinitialize(RefreshReason(row.reinit_reason), detail, by_user)

@@ -96,6 +96,12 @@ class PlannerPort(Protocol):
     def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
         """Plan a refresh up to the frontier, or up to an earlier LSN."""
 
+    def find_judgeable(self, finished: Sequence[Refresh], frontier: Lsn) -> list[Refresh]:
+        """Return the finished refreshes without those whose fuse cannot count all of their changes yet."""
+
+    def passes(self, refresh: Refresh) -> bool:
+        """Whether the fuse of its stream table lets a finished refresh be written."""
+
     def hold_readers(self, refreshes: Sequence[Refresh], rows: Sequence[StreamTableRow]) -> list[Refresh]:
         """Return the refreshes without those of readers of a stream table whose fuse is blown."""
 
@@ -187,9 +193,9 @@ def run_tick(
 ) -> Lsn:
     """Advance every due stream table to one frontier; return it. Safe to repeat after a failure."""
     frontier = intake.advance()  # rows are complete up to here, and in the traces
-    finished = computer.find_finished()  # long refreshes of earlier ticks
+    finished = planner.find_judgeable(computer.find_finished(), frontier)  # long refreshes of earlier ticks
     vouch.look(frontier)  # only now: what was committed before the frontier, or before a refresh finished, is seen
-    confirmed = {refresh.table.id for refresh in finished if vouch.confirms(refresh)}
+    confirmed = {refresh.table.id for refresh in finished if vouch.confirms(refresh) and planner.passes(refresh)}
     now = datetime.now(UTC)
     # What was written beside the earlier ticks, then the long refreshes of earlier ticks.
     away = _conclude(writer.take_written(), tables=tables, planner=planner, writer=writer, failures=failures)

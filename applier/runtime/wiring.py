@@ -183,6 +183,7 @@ class Wiring:
             # From now on the catalog agrees with the traces again.
             lambda: catalog.checkpoints.save(settings.slot, latest.manifest),
         )
+        fuses = Fuses(traces, catalog.fuse_samples, lambda: self._settings().fuse_default_ceiling)
         session = WriteSession(self.database(prepare_write_session(TICK_LOCK_TIMEOUT_MS)))
         results = self._result_writer(session, downstream)
         writer = RefreshWriter(
@@ -198,13 +199,14 @@ class Wiring:
             ingest=Ingest(spark, settings, inbox, inbox_lock, schemas),
             vouch=Vouch(catalog, table_planner, tables.plans, sources, history),
             history=history,
-            alterations=Alterations(catalog, session, table_planner, tables, computer, writer, sources),
+            alterations=Alterations(catalog, session, table_planner, tables, computer, writer, sources, fuses),
             tables=tables,
             planner=RefreshPlanner(
                 traces,
                 self._refresh_limits,
                 self._costs(catalog),
-                Fuses(traces, catalog.fuse_samples, lambda: self._settings().fuse_default_ceiling),
+                fuses,
+                catalog.frontiers.wake,
             ),
             computer=computer,
             writer=writer,

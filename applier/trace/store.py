@@ -106,7 +106,7 @@ class TraceStore:
         version = entry["version"]
         if version is not None:
             segment = self._segment(trace, version, entry["rows"])
-            trace.rebase(Base(frontier, (segment,), version, entry["rows"], entry["withdrawn"]))
+            trace.rebase(Base(frontier, (segment,), version, entry["rows"], entry["withdrawn"], _weight_of(entry)))
         else:
             trace.rebase(replace(EMPTY_BASE, frontier=frontier))
         return trace
@@ -131,8 +131,9 @@ class TraceStore:
             return replace(base, frontier=frontier)
         total = base.rows + rows.num_rows
         withdrawn = base.withdrawn + pc.sum(pc.less(rows[WEIGHT], 0)).as_py()
+        weight = base.weight + pc.sum(rows[WEIGHT]).as_py()
         if base.segments and withdrawn > COMPACT_AT * total:
-            return self._compact(trace, replace(base, frontier=frontier), trace.frame(rows))
+            return self._compact(trace, replace(base, frontier=frontier, weight=weight), trace.frame(rows))
         if base.version is not None:
             # An earlier attempt at this checkpoint may have added these rows before it failed.
             _restore(DeltaTable(self._path(trace)), base.version)
@@ -156,7 +157,7 @@ class TraceStore:
         segments = (
             (self._segment(trace, version, total),) if added is None else _merge_segments((*base.segments, added))
         )
-        return Base(frontier, segments, version, total, withdrawn)
+        return Base(frontier, segments, version, total, withdrawn, weight)
 
     def _added_frame(self, trace: Trace, rows: pa.Table, stored: DeltaTable, base: Base) -> DataFrame:
         """Return the rows that were just appended; many bytes are read from their files, not held in the heap."""
@@ -179,7 +180,7 @@ class TraceStore:
         stored = DeltaTable(self._path(trace))
         optimize_and_vacuum(stored, RETENTION_HOURS)
         segment = persist_segment(self._read(trace, stored.version()), base.rows)
-        return Base(base.frontier, (segment,), stored.version(), segment.rows, 0)
+        return Base(base.frontier, (segment,), stored.version(), segment.rows, 0, base.weight)
 
     @staticmethod
     def entry(trace: Trace, base: Base) -> dict[str, Any]:
@@ -195,7 +196,13 @@ class TraceStore:
             "version": base.version,
             "rows": base.rows,
             "withdrawn": base.withdrawn,
+            "weight": base.weight,
         }
+
+
+def _weight_of(entry: dict[str, Any]) -> int:
+    """Return the sum of the weights of a base; earlier versions did not store it, and counted equal rows once."""
+    return int(entry.get("weight", entry["rows"] - 2 * entry["withdrawn"]))
 
 
 def _restore(stored: DeltaTable, version: int | None) -> None:

@@ -14,6 +14,7 @@ from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from applier.errors import HistoryGone, SourceChanged
@@ -52,6 +53,8 @@ class Base:
     rows: int
     withdrawn: int
     """The number of rows with a negative weight."""
+    weight: int
+    """The sum of all weights: how many rows the relation has at `frontier`, equal ones as often as they are there."""
 
     @property
     def volume(self) -> int:
@@ -59,7 +62,7 @@ class Base:
         return max(self.rows, sum(segment.volume for segment in self.segments))
 
 
-EMPTY_BASE = Base(ORIGIN, (), None, 0, 0)
+EMPTY_BASE = Base(ORIGIN, (), None, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,14 @@ class Trace:
         with self._lock:
             chunks = list(self._overlay)
         return self._concat_chunks(self._slice_range(chunks, lsn_range))
+
+    def weight_at(self, at: Lsn) -> int:
+        """Return how many rows the relation has at an LSN, equal ones as often as they are there; not before the base's
+        frontier."""
+        with self._lock:
+            base, chunks = self._base, list(self._overlay)
+        added = self._slice_range(chunks, LsnRange(base.frontier, max(at, base.frontier)))
+        return base.weight + sum(int(pc.sum(chunk[WEIGHT]).as_py()) for chunk in added)
 
     def parts(self, lsn_range: LsnRange) -> Parts:
         """Return base and overlay at one moment, so that a checkpoint that moves rows between them is never seen half

@@ -102,7 +102,7 @@ class Laboratory:
         trace = Trace(self.spark, TableId("public", name))
         trace.capture(columns, Lsn(1), relid)
         segment = persist_segment(self.spark.read.parquet(str(path)), rows.num_rows)
-        trace.rebase(Base(self.now, (segment,), None, rows.num_rows, 0))
+        trace.rebase(Base(self.now, (segment,), None, rows.num_rows, 0, rows.num_rows))
         self.traces = Traces(self.spark, [*self.traces, trace], memory_budget_mb=BUDGET_MB)
 
     def _columns(self, name: str) -> tuple[list[Column], int]:

@@ -1,17 +1,17 @@
 -- What the fuses of stream tables did. Over tables alone: whoever may read pg_stat_stream_tables needs no other right.
 
--- A blown one waits for reset_fuse; one that is about to be computed as a whole does not wait any more. Those that read a
--- blown one, directly or through others, stay where they are. Those that read one with skipped changes go on: they are
--- computed from the same sources, so they have these changes, and differ from what their query returns over it.
+-- A blown one waits for reset_fuse, whatever becomes of its status meanwhile. Those that read a blown one, directly or through
+-- others, stay where they are, unless somebody asks to compute them as a whole. Those that read one with skipped changes go on:
+-- they are computed from the same sources, so they have these changes, and differ from what their query returns over it.
 CREATE OR REPLACE VIEW pgtrickle._fuse_states AS
 WITH RECURSIVE repaired AS (
-    SELECT r.pgt_id FROM pgtrickle.pgt_reinitializations r WHERE r.refused_at IS NULL
+    SELECT r.pgt_id FROM pgtrickle.pgt_reinitializations r
+    WHERE r.refused_at IS NULL AND r.initiated_by OPERATOR(pg_catalog.=) 'MANUAL'
 ), origin AS (
     SELECT s.pgt_id, s.pgt_relid, pg_catalog.format('%I.%I', s.pgt_schema, s.pgt_name) AS name, true AS is_blown,
            s.fuse_blown_at AS since
     FROM pgtrickle.pgt_stream_tables s
-    WHERE s.status OPERATOR(pg_catalog.=) 'SUSPENDED' AND s.last_error_code OPERATOR(pg_catalog.=) 'FuseBlown'
-      AND s.pgt_id NOT IN (SELECT r.pgt_id FROM repaired r)
+    WHERE s.fuse_blown_at IS NOT NULL
     UNION ALL
     SELECT s.pgt_id, s.pgt_relid, pg_catalog.format('%I.%I', s.pgt_schema, s.pgt_name), false, s.fuse_skipped_at
     FROM pgtrickle.pgt_stream_tables s WHERE s.fuse_skipped_at IS NOT NULL
@@ -46,15 +46,27 @@ LEFT JOIN told t ON t.pgt_id OPERATOR(pg_catalog.=) s.pgt_id;
 
 CREATE OR REPLACE FUNCTION pgtrickle._is_fuse_blown(st pgtrickle.pgt_stream_tables) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT f.is_blown FROM pgtrickle._fuse_states f WHERE f.pgt_id = st.pgt_id
+    SELECT st.fuse_blown_at IS NOT NULL
 $$;
+
+-- Refuses what would go past the range that a blown fuse stopped.
+CREATE OR REPLACE FUNCTION pgtrickle._refuse_blown(st pgtrickle.pgt_stream_tables, what text) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    SELECT * INTO st FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id;
+    IF pgtrickle._is_fuse_blown(st) THEN
+        RAISE EXCEPTION 'stream table % cannot be %: %', st.pgt_relid::regclass, what, st.fuse_blown_detail
+            USING HINT = (pgtrickle._remedy('FuseBlown', st)).remedy, ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+END $$;
 
 -- What is to be known beside the error of a suspension: why a reader stays where it is, and that changes were skipped.
 CREATE OR REPLACE FUNCTION pgtrickle._fuse_findings(stream_table bigint)
 RETURNS TABLE (since timestamptz, class text, problem text, remedy text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT s.fuse_skipped_at, 'ChangesSkipped',
-           format('it is not equal to its query: %s change rows were skipped by reset_fuse', s.fuse_skipped_changes),
+           format('it is not equal to its query: %s change rows were skipped by reset_fuse',
+                  coalesce(s.fuse_skipped_changes::text, 'an unknown number of')),
            format('SELECT pgtrickle.reinitialize_stream_table(%L) makes it equal again.', format('%I.%I', s.pgt_schema, s.pgt_name))
     FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table AND s.fuse_skipped_at IS NOT NULL
     UNION ALL

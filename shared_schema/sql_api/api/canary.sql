@@ -41,7 +41,11 @@ DECLARE
     new_name  text := format('%I.%I', st.pgt_schema, wanted);
     new_id    bigint;
 BEGIN
-    IF NOT pg_has_role(owner, 'USAGE') THEN
+    -- It is not dropped before its canary is there.
+    PERFORM FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'stream table % was dropped', name USING ERRCODE = 'undefined_table';
+    ELSIF NOT pg_has_role(owner, 'USAGE') THEN
         RAISE EXCEPTION 'must be owner of stream table %', name USING ERRCODE = 'insufficient_privilege';
     ELSIF st.canary_of IS NOT NULL OR st.replaces IS NOT NULL THEN
         RAISE EXCEPTION '% is itself the trial of a new query', name

@@ -347,6 +347,9 @@ BEGIN
         EXECUTE format('DROP TABLE IF EXISTS %s', st.pgt_relid::regclass);
     END IF;
     PERFORM pgtrickle._drop_publication(stream_table);
+    -- One that was begun meanwhile goes too.
+    PERFORM FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table FOR UPDATE;
+    PERFORM pgtrickle._drop_one(s.pgt_id) FROM pgtrickle.pgt_stream_tables s WHERE s.canary_of = stream_table;
     DELETE FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = stream_table;
     PERFORM pg_logical_emit_message(true, 'pg_trickle', 'drop ' || stream_table);
 END $$;

@@ -26,7 +26,7 @@ BEGIN
     END IF;
     IF pgtrickle._is_fuse_blown(st) THEN
         checked := true;
-        problem := st.last_error_message;
+        problem := st.fuse_blown_detail;
         remedy := (pgtrickle._remedy('FuseBlown', st)).remedy;
         RETURN;
     END IF;

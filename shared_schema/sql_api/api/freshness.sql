@@ -41,11 +41,15 @@ BEGIN
                EXISTS (SELECT FROM pgtrickle.pgt_alterations a WHERE a.pgt_id = s.pgt_id)
                OR EXISTS (SELECT FROM pgtrickle.pgt_reinitializations r
                           WHERE r.pgt_id = s.pgt_id AND r.refused_at IS NULL)
-               OR EXISTS (SELECT FROM pgtrickle.pgt_stream_tables n WHERE n.replaces = s.pgt_id) AS altering INTO now_at
+               OR EXISTS (SELECT FROM pgtrickle.pgt_stream_tables n WHERE n.replaces = s.pgt_id) AS altering,
+               s.fuse_blown_at IS NOT NULL AS is_blown INTO now_at
         FROM pgtrickle.pgt_stream_tables s LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)
         WHERE s.pgt_schema = st.pgt_schema AND s.pgt_name = st.pgt_name;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'stream table % was dropped', name USING ERRCODE = 'undefined_table';
+        ELSIF now_at.is_blown THEN
+            -- Also what is pending waits for that decision.
+            PERFORM pgtrickle._refuse_blown(s, 'refreshed') FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = now_at.pgt_id;
         ELSIF now_at.status = 'SUSPENDED' AND NOT now_at.altering THEN
             RAISE EXCEPTION 'stream table % is suspended: %', name, now_at.last_error_message
                 USING HINT = coalesce(now_at.last_error_hint, ''), ERRCODE = 'object_not_in_prerequisite_state';

@@ -7,6 +7,9 @@ DECLARE
     has_key  boolean := EXISTS (SELECT FROM pgtrickle.pgt_plans p
                                 WHERE p.pgt_id = st.pgt_id AND jsonb_typeof(p.plan -> 'row_key') = 'array');
     readers  text;
+    figure   text;
+    whole    text;
+    said     text;
 BEGIN
     IF NOT pg_has_role((SELECT c.relowner FROM pg_class c WHERE c.oid = st.pgt_relid), 'USAGE') THEN
         RAISE EXCEPTION 'must be owner of stream table %', st.pgt_relid::regclass USING ERRCODE = 'insufficient_privilege';
@@ -16,29 +19,50 @@ BEGIN
     END IF;
     -- Two sessions decide once.
     SELECT * INTO st FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id FOR NO KEY UPDATE;
+    -- Asked for while the fuse was blown: it has waited for this decision.
+    SELECT format('it is to be computed as a whole (%s)', concat_ws(': ', r.reason, r.detail)) INTO whole
+    FROM pgtrickle.pgt_reinitializations r WHERE r.pgt_id = st.pgt_id AND r.refused_at IS NULL;
     IF NOT pgtrickle._is_fuse_blown(st) THEN
         RAISE EXCEPTION 'the fuse of stream table % is not blown', st.pgt_relid::regclass
             USING HINT = 'SELECT * FROM pgtrickle.fuse_status() shows all fuses.', ERRCODE = 'object_not_in_prerequisite_state';
-    ELSIF lower(action) = 'reinitialize' THEN
-        RETURN pgtrickle._reinitialize(st);
-    ELSIF lower(action) = 'skip_changes' AND (st.refresh_mode = 'FULL' OR NOT has_key) THEN
+    ELSIF lower(action) = 'skip_changes' AND (
+            st.refresh_mode = 'FULL' OR NOT has_key OR whole IS NOT NULL OR st.partial_until IS NOT NULL) THEN
         RAISE EXCEPTION 'changes of stream table % cannot be skipped: %', st.pgt_relid::regclass,
-            CASE WHEN st.refresh_mode = 'FULL' THEN 'its next refresh computes the whole' ELSE 'its rows have no key' END
+            CASE WHEN whole IS NOT NULL THEN whole
+                 WHEN st.partial_until IS NOT NULL THEN 'it is half written'
+                 WHEN st.refresh_mode = 'FULL' THEN 'its next refresh computes the whole' ELSE 'its rows have no key' END
             USING HINT = 'Use apply or reinitialize.', ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
+    -- What nobody can count any more is applied by computing the whole.
+    IF whole IS NOT NULL OR lower(action) = 'reinitialize' OR lower(action) = 'apply' AND st.fuse_blown_changes IS NULL THEN
+        said := coalesce(st.pgt_relid::regclass || ': ' || whole, pgtrickle._reinitialize(st));
+        UPDATE pgtrickle.pgt_stream_tables s SET fuse_blown_at = NULL, fuse_blown_detail = NULL WHERE s.pgt_id = st.pgt_id;
+        PERFORM pg_logical_emit_message(true, 'pg_trickle', 'resume ' || st.pgt_id);
+        RETURN said;
+    END IF;
+    -- One that is out of service for another reason stays so.
     UPDATE pgtrickle.pgt_stream_tables s
-    SET status = 'ACTIVE', last_error_at = NULL, last_error_code = NULL, last_error_message = NULL, last_error_hint = NULL,
+    SET fuse_blown_at = NULL, fuse_blown_detail = NULL,
         fuse_passes_until = CASE lower(action) WHEN 'apply' THEN s.fuse_blown_until ELSE s.fuse_passes_until END,
         fuse_skips_until = CASE lower(action) WHEN 'skip_changes' THEN s.fuse_blown_until END
     WHERE s.pgt_id = st.pgt_id;
+    UPDATE pgtrickle.pgt_stream_tables s
+    SET status = 'ACTIVE', last_error_at = NULL, last_error_code = NULL, last_error_message = NULL, last_error_hint = NULL
+    WHERE s.pgt_id = st.pgt_id AND s.status = 'SUSPENDED' AND s.last_error_code = 'FuseBlown';
+    IF FOUND THEN
+        UPDATE pgtrickle.pgt_reinitializations r SET refused_at = NULL WHERE r.pgt_id = st.pgt_id;
+    ELSE
+        said := format('; it is %s: resume_stream_table puts it back into service', lower(st.status));
+    END IF;
     PERFORM pg_logical_emit_message(true, 'pg_trickle', 'resume ' || st.pgt_id);
+    figure := coalesce(st.fuse_blown_changes::text, 'an unknown number of');
     IF lower(action) = 'apply' THEN
-        RETURN format('%s change rows up to %s are let through once', st.fuse_blown_changes, st.fuse_blown_until);
+        RETURN format('%s change rows up to %s are let through once', figure, st.fuse_blown_until) || coalesce(said, '');
     END IF;
     SELECT string_agg(format('%I.%I', s.pgt_schema, s.pgt_name), ', ' ORDER BY r.depth, s.pgt_id) INTO readers
     FROM pgtrickle._readers_of(st.pgt_relid) r JOIN pgtrickle.pgt_stream_tables s USING (pgt_id);
     RETURN format('%s change rows up to %s are skipped: %s is not equal to its query until it is reinitialized',
-                  st.fuse_blown_changes, st.fuse_blown_until, st.pgt_relid::regclass)
+                  figure, st.fuse_blown_until, st.pgt_relid::regclass) || coalesce(said, '')
         || coalesce(format('; the changes are not skipped in what reads it: %s', readers), '');
 END $$;
 
@@ -63,7 +87,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle._fuse_states u USING (pgt_id)
     CROSS JOIN LATERAL (SELECT coalesce(s.fuse_ceiling, pgtrickle._setting('fuse_default_ceiling')::double precision, 0)) AS d(ceiling)
     LEFT JOIN LATERAL (
-        SELECT s.fuse_blown_at, f.frontier, s.fuse_blown_until, s.fuse_blown_changes, s.fuse_blown_limit, s.last_error_message
+        SELECT s.fuse_blown_at, f.frontier, s.fuse_blown_until, s.fuse_blown_changes, s.fuse_blown_limit, s.fuse_blown_detail
         FROM pgtrickle.pgt_frontiers f WHERE f.pgt_id = s.pgt_id AND u.is_blown
     ) AS b(blown_at, from_lsn, until_lsn, changes, row_limit, detail) ON true
     ORDER BY 1

@@ -12,6 +12,13 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM (SELECT coalesce(pgtrickle._setting('watermark_holdback_timeout'), '0')::double precision) t(seconds)
 $$;
 
+-- What is said of a group with sources that were dropped: their watermarks never advance. NULL when all are there.
+CREATE OR REPLACE FUNCTION pgtrickle._lost_sources(g pgtrickle.pgt_watermark_groups) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('sources of it were dropped (oid %s): drop the group', string_agg(r::text, ', ' ORDER BY r))
+    FROM unnest(g.source_relids) r WHERE pgtrickle._source_name(r) IS NULL HAVING count(*) > 0
+$$;
+
 -- How long a gate may be closed before the health check says so: a load that takes longer has probably failed.
 CREATE OR REPLACE FUNCTION pgtrickle._long_gate() RETURNS interval
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT interval '1 hour' $$;
@@ -32,8 +39,9 @@ BEGIN
                clock_timestamp() - g.gated_at > pgtrickle._long_gate()
         FROM pgtrickle.pgt_source_gates g WHERE g.gated AND pgtrickle._source_name(g.source_relid) IS NOT NULL
         UNION ALL
-        SELECT format('the watermarks of group %s are not aligned for %s: SELECT * FROM pgtrickle.watermark_status()',
-                      w.group_name, date_trunc('second', clock_timestamp() - w.parted_at)), pgtrickle._is_stuck(w)
+        SELECT format('the watermarks of group %s are not aligned for %s%s: SELECT * FROM pgtrickle.watermark_status()',
+                      w.group_name, date_trunc('second', clock_timestamp() - w.parted_at),
+                      ', and ' || pgtrickle._lost_sources(w)), pgtrickle._is_stuck(w) OR pgtrickle._lost_sources(w) IS NOT NULL
         FROM pgtrickle.pgt_watermark_groups w WHERE NOT w.aligned
     ) f(text, is_late);
     RETURN QUERY SELECT CASE WHEN late IS NOT NULL THEN 'WARNING' WHEN closed IS NOT NULL THEN 'INFO' ELSE 'OK' END,
@@ -182,7 +190,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM pgtrickle.pgt_source_gates g WHERE g.gated)
        AND NOT EXISTS (SELECT FROM pgtrickle.pgt_watermark_groups w WHERE NOT w.aligned)
        AND NOT EXISTS (SELECT FROM pgtrickle.pgt_stream_tables s
-                       WHERE s.status = 'SUSPENDED' AND s.last_error_code = 'FuseBlown') THEN
+                       WHERE s.fuse_blown_at IS NOT NULL) THEN
         RETURN;
     END IF;
     RETURN QUERY
@@ -195,7 +203,8 @@ BEGIN
     WHERE g.gated AND pgtrickle._source_name(g.source_relid) IS NOT NULL
     UNION ALL
     SELECT 'WATERMARK', w.group_name, pgtrickle._held_lsn('WATERMARK', w.group_name, w.parted_lsn), w.parted_at,
-           format('the watermarks of group %s are not aligned since %s', w.group_name, date_trunc('second', w.parted_at)),
+           format('the watermarks of group %s are not aligned since %s', w.group_name, date_trunc('second', w.parted_at))
+           || coalesce(', and ' || pgtrickle._lost_sources(w), ''),
            format('SELECT pgtrickle.advance_watermark(source, …) for the sources that are behind, see SELECT * FROM pgtrickle.watermark_status(); or SELECT pgtrickle.drop_watermark_group(%L)', w.group_name)
     FROM pgtrickle.pgt_watermark_groups w
     WHERE NOT w.aligned AND (SELECT count(*) FROM base b WHERE b.source_relid = ANY (w.source_relids)) >= 2

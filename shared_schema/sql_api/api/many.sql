@@ -19,7 +19,9 @@ DECLARE
     st       pgtrickle.pgt_stream_tables;
     resumed  integer := 0;
 BEGIN
-    FOR st IN SELECT * FROM pgtrickle.pgt_stream_tables s WHERE s.status = 'PAUSED' ORDER BY s.pgt_id LOOP
+    -- One whose fuse is blown waits for reset_fuse.
+    FOR st IN SELECT * FROM pgtrickle.pgt_stream_tables s
+              WHERE s.status = 'PAUSED' AND NOT pgtrickle._is_fuse_blown(s) ORDER BY s.pgt_id FOR NO KEY UPDATE LOOP
         PERFORM pgtrickle._resume_stream_table(format('%I.%I', st.pgt_schema, st.pgt_name), '');
         resumed := resumed + 1;
     END LOOP;
@@ -85,7 +87,7 @@ BEGIN
                 hint     text;
             BEGIN
                 GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-                RAISE EXCEPTION 'no stream table was altered, because of %: %', st.pgt_relid::regclass, message
+                RAISE EXCEPTION 'no stream table was altered, because of %.%: %', quote_ident(st.pgt_schema), quote_ident(st.pgt_name), message
                     USING HINT = concat_ws(' ', nullif(detail, ''), nullif(hint, '')), ERRCODE = SQLSTATE;
             END;
         END;

@@ -95,6 +95,7 @@ BEGIN
         EXECUTE format('DROP VIEW %s', view_oid::regclass);
         RETURN 'no-op';
     END IF;
+    PERFORM pgtrickle._refuse_blown(st, 'given a new query');
     PERFORM pgtrickle._refuse_cycle(st.pgt_relid, ARRAY(SELECT s.relid FROM pgtrickle._sources_of(view_oid) s));
     SELECT string_agg(r.pgt_relid::regclass::text, ', ') INTO others
     FROM pgtrickle._readers_of(st.pgt_relid) r JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)
@@ -202,11 +203,12 @@ END $$;
 COMMENT ON FUNCTION pgtrickle.create_or_replace_stream_table IS
     'Create a stream table or make the one of that name so; returns created, no-op, config, compatible or rebuild.';
 
--- Makes the pending query the current one. The applier calls it in the transaction that writes the new rows.
+-- Makes the pending query the current one. The applier calls it in the transaction that writes the new rows. `request`: the
+-- last request to compute the whole when that began.
 --
 -- A reader that is suspended has no part in it: it has to be computed as a whole. One that was suspended together with this
 -- stream table is mended with it; one with a reason of its own waits until it is resumed.
-CREATE OR REPLACE FUNCTION pgtrickle._adopt(stream_table bigint) RETURNS void
+CREATE OR REPLACE FUNCTION pgtrickle._adopt(stream_table bigint, request timestamptz) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wish  pgtrickle.pgt_alterations;
@@ -230,8 +232,8 @@ BEGIN
         last_error_at = NULL, last_error_code = NULL, last_error_message = NULL, last_error_hint = NULL
     WHERE s.pgt_id = stream_table;
     PERFORM pgtrickle._set_dependencies(stream_table, wish.dependencies);
-    -- The rows of the new query are computed as a whole.
-    DELETE FROM pgtrickle.pgt_reinitializations r WHERE r.pgt_id = stream_table;
+    -- The rows of the new query are computed as a whole. A later request stays: what it is about may not be in these rows.
+    DELETE FROM pgtrickle.pgt_reinitializations r WHERE r.pgt_id = stream_table AND r.requested_at <= request;
     PERFORM pgtrickle._reinitialize_one(r.pgt_id, 'DEFINITION_CHANGED', format('%s has another query', st.pgt_relid::regclass),
                                         'SCHEDULER', st.status = 'SUSPENDED')
     FROM pgtrickle._readers_of(st.pgt_relid) r JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)
@@ -246,7 +248,7 @@ DECLARE
     wish pgtrickle.pgt_alterations;
 BEGIN
     SELECT * INTO wish FROM pgtrickle.pgt_alterations a WHERE a.pgt_id = stream_table;
-    PERFORM pgtrickle._adopt(stream_table);
+    PERFORM pgtrickle._adopt(stream_table, 'infinity');
     UPDATE pgtrickle.pgt_stream_tables s SET sinks_differ_since = clock_timestamp()
     WHERE s.pgt_id = stream_table AND EXISTS (SELECT FROM pgtrickle.pgt_frontiers f WHERE f.pgt_id = stream_table);
     PERFORM pgtrickle._request_reinitialize(stream_table, wish.reason, wish.detail);
@@ -288,6 +290,10 @@ BEGIN
         EXECUTE format('ALTER INDEX %I.%I RENAME TO %I', coming.pgt_schema, index.relname, index.wanted);
     END LOOP;
     UPDATE pgtrickle.pgt_refresh_history h SET pgt_id = new_id WHERE h.pgt_id = going.pgt_id;
+    -- What was asked for after the new one was begun may not be in its rows.
+    UPDATE pgtrickle.pgt_reinitializations r SET pgt_id = new_id
+    WHERE r.pgt_id = going.pgt_id AND r.requested_at > coming.created_at
+      AND NOT EXISTS (SELECT FROM pgtrickle.pgt_reinitializations n WHERE n.pgt_id = new_id);
     UPDATE pgtrickle.pgt_stream_tables s SET replaces = NULL, canary_of = going.canary_of WHERE s.pgt_id = new_id;
     UPDATE pgtrickle.pgt_stream_tables s SET canary_of = new_id WHERE s.canary_of = going.pgt_id;
     DELETE FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = going.pgt_id;

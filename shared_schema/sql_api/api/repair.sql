@@ -33,7 +33,9 @@ BEGIN
     INSERT INTO pgtrickle.pgt_reinitializations AS r (pgt_id, reason, detail, initiated_by, refused_at)
     VALUES (stream_table, new_reason, new_detail, initiator, CASE WHEN NOT active THEN now() END)
     ON CONFLICT ON CONSTRAINT pgt_reinitializations_pkey DO UPDATE
-    SET reason = excluded.reason, initiated_by = excluded.initiated_by, requested_at = excluded.requested_at,
+    SET reason = excluded.reason, initiated_by = excluded.initiated_by,
+        -- Not when this session began to wait for the other one: what was asked for since then is later.
+        requested_at = clock_timestamp(),
         detail = CASE WHEN r.detail IS NOT DISTINCT FROM excluded.detail OR length(r.detail) > 500 THEN excluded.detail
                       ELSE concat_ws('; ', r.detail, excluded.detail) END,
         refused_at = CASE WHEN NOT active THEN r.refused_at END;
@@ -170,10 +172,12 @@ DECLARE
     st      pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, search_path);
     reader  pgtrickle.pgt_stream_tables;
 BEGIN
+    PERFORM pgtrickle._refuse_blown(st, 'computed as a whole');
     RETURN NEXT pgtrickle._reinitialize(st);
     IF cascade THEN
         FOR reader IN SELECT s.* FROM pgtrickle._readers_of(st.pgt_relid) r
                       JOIN pgtrickle.pgt_stream_tables s USING (pgt_id) ORDER BY r.depth, s.pgt_id LOOP
+            PERFORM pgtrickle._refuse_blown(reader, 'computed as a whole');
             RETURN NEXT pgtrickle._reinitialize(reader);
         END LOOP;
     END IF;
@@ -204,6 +208,8 @@ BEGIN
     END LOOP;
     IF restored THEN
         UPDATE pgtrickle.pgt_stream_tables s SET sinks_differ_since = now() WHERE s.sinks_differ_since IS NULL;
+        -- A position of the history that is gone says nothing of the new one.
+        UPDATE pgtrickle.pgt_stream_tables s SET fuse_passes_until = NULL WHERE s.fuse_passes_until IS NOT NULL;
         -- Beyond every number that was used in the history that is gone.
         UPDATE pgtrickle.pgt_recaptures r SET epoch = greatest(r.epoch, date_part('epoch', clock_timestamp())::bigint);
     END IF;

@@ -38,7 +38,7 @@ DECLARE
 BEGIN
     IF st.status NOT IN ('PAUSED', 'SUSPENDED') THEN
         RETURN;
-    ELSIF st.status = 'SUSPENDED' THEN
+    ELSIF st.status = 'SUSPENDED' OR pgtrickle._is_fuse_blown(st) THEN
         SELECT * INTO cause FROM pgtrickle._present_cause(st);
         IF cause.problem IS NOT NULL THEN
             RAISE EXCEPTION 'stream table % cannot be resumed: %', name, cause.problem

@@ -10,6 +10,18 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM unnest(sources) s LEFT JOIN pgtrickle.pgt_watermarks w ON w.source_relid = s
 $$;
 
+-- Watermarks are compared with those that others have committed meanwhile, which only READ COMMITTED sees.
+CREATE OR REPLACE FUNCTION pgtrickle._refuse_old_snapshot(what text) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION '% is not possible in a % transaction: it does not see the watermarks of others',
+            what, current_setting('transaction_isolation')
+            USING HINT = 'Call it in a READ COMMITTED transaction; a load that needs another level is followed by one.',
+                  ERRCODE = 'feature_not_supported';
+    END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION pgtrickle.advance_watermark(
     source text, watermark timestamptz, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -22,6 +34,7 @@ BEGIN
         RAISE EXCEPTION 'a watermark cannot be %', coalesce(watermark::text, 'NULL')
             USING HINT = 'Pass the time up to which the source is loaded.', ERRCODE = 'invalid_parameter_value';
     END IF;
+    PERFORM pgtrickle._refuse_old_snapshot('advance_watermark');
     PERFORM pgtrickle._announce_gate(relation);
     INSERT INTO pgtrickle.pgt_watermarks AS w (source_relid, watermark, wal_lsn)
     VALUES (relation, advance_watermark.watermark, pg_current_wal_insert_lsn())
@@ -70,6 +83,7 @@ BEGIN
         RAISE EXCEPTION 'tolerance_secs % is out of bounds', coalesce(tolerance_secs::text, 'NULL')
             USING HINT = 'It is a number of seconds, 0 or more.', ERRCODE = 'invalid_parameter_value';
     END IF;
+    PERFORM pgtrickle._refuse_old_snapshot('create_watermark_group');
     -- No watermark advances between this comparison and the commit.
     LOCK TABLE pgtrickle.pgt_watermarks IN SHARE ROW EXCLUSIVE MODE;
     aligned := pgtrickle._are_aligned(relations, tolerance_secs);

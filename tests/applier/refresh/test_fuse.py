@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from math import floor
 from statistics import fmean, pstdev
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +31,10 @@ from applier.refresh.fuse import (
     is_stopped,
 )
 from applier.refresh.fuses import Fuses, find_readers_of_blown
-from shared_schema.lsn import Lsn, LsnRange
+from applier.trace.align import LSN
+from applier.trace.trace import Base
+from applier.zset import WEIGHT
+from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.table_schema import TableId
 from tests.applier.refresh.test_refresh_planner import NOW, TABLE, traces_of
 
@@ -51,7 +56,10 @@ def options(
         (options(FuseMode.ON, default=50), 1_000, 50),
         (options(ceiling=10, default=50), 1_000, 10),
         (options(ceiling=0.25), 1_000, 250),
-        (options(ceiling=0.25), 3, 0),
+        # An updated row is two change rows; and a share of nothing says nothing of the first load.
+        (options(ceiling=0.25), 3, 2),
+        (options(ceiling=0.25), 0, None),
+        (options(ceiling=5), 0, 5),
         (options(ceiling=1), 1_000, 1),
         (options(default=0.5), 10, 5),
         (options(FuseMode.AUTO), 1_000, None),
@@ -184,7 +192,7 @@ def test_a_share_is_of_the_rows_before_the_range() -> None:
     judge = fuses([(5, 100), (5, 30)])
     lsn_range = LsnRange(Lsn(16), Lsn(21))
     assert judge.admit(row(at=16, fuse_ceiling=0.3), READER_OF_T, lsn_range, NOW) == lsn_range
-    with pytest.raises(FuseBlown, match=r"more than 29 \(fuse_ceiling 0\.29 of about 100 source rows\)"):
+    with pytest.raises(FuseBlown, match=r"more than 29 \(fuse_ceiling 0\.29 of 100 source rows\)"):
         judge.admit(row(at=16, fuse_ceiling=0.29), READER_OF_T, lsn_range, NOW)
 
 
@@ -202,6 +210,57 @@ def test_the_history_is_read_once_and_kept_up_without_what_was_let_through() -> 
         judge.learn(auto, 200)
     assert judge.admit(auto, READER_OF_T, lsn_range, NOW) == lsn_range, "150 + 5 x 50"
     assert cast(Samples, judge.samples).reads == 1
+
+
+def weighted(judge: Fuses, at: int, *weights: int) -> None:
+    """Add rows that stand for several equal ones, as a TRUNCATE of a table without a key does."""
+    (trace,) = judge.traces
+    like = trace.overlay(LsnRange(ORIGIN, Lsn(10_000))).slice(0, len(weights))
+    for name, values in ((LSN, [at] * len(weights)), (WEIGHT, weights)):
+        place = like.schema.get_field_index(name)
+        like = like.set_column(place, like.schema.field(place), pa.array(values, like.schema.field(place).type))
+    trace._add_chunk(like)
+
+
+def test_rows_count_as_often_as_they_are_there() -> None:
+    judge = fuses([(5, 60), (5, 40)], default=0.5)
+    weighted(judge, 25, -50, -1)
+    (trace,) = judge.traces
+    assert [judge.traces.rows_at([TABLE], Lsn(at)) for at in (15, 16, 25, 26)] == [0, 60, 100, 49]
+    with pytest.raises(FuseBlown, match=r"51 change rows .* more than 50 \(fuse_ceiling 0\.5 of 100 .* has 51 "):
+        judge.admit(row(at=21), READER_OF_T, LsnRange(Lsn(21), Lsn(26)), NOW)
+    # Rows that come and go leave the size as it is.
+    for at in range(30, 60):
+        weighted(judge, at, -25, 25)
+    assert judge.traces.rows_at([TABLE], Lsn(60)) == 49
+    weighted(judge, 61, 26)
+    with pytest.raises(FuseBlown, match=r"26 change rows .* more than 24 "):
+        judge.admit(row(at=60), READER_OF_T, LsnRange(Lsn(60), Lsn(62)), NOW)
+    # A checkpoint knows it too.
+    trace.rebase(Base(Lsn(60), (), None, 7, 3, 49))
+    with pytest.raises(FuseBlown, match=r"26 change rows .* more than 24 "):
+        judge.admit(row(at=60), READER_OF_T, LsnRange(Lsn(60), Lsn(62)), NOW)
+
+
+def test_what_is_no_longer_held_is_stopped_where_there_is_a_limit() -> None:
+    judge, lsn_range = fuses([(5, 3), (5, 9), (5, 2)], default=100), LsnRange(Lsn(5), Lsn(26))
+    (trace,) = judge.traces
+    trace.rebase(Base(Lsn(16), (), None, 3, 0, 3))
+    with pytest.raises(
+        FuseBlown, match=r"between 0/5 and 0/1A are no longer held one by one.* more than 100 "
+    ) as blown:
+        judge.admit(row(), READER_OF_T, lsn_range, NOW)
+    assert (blown.value.changes, blown.value.limit, blown.value.until) == (None, 100, Lsn(26))
+    assert judge.admit(row(fuse="off"), READER_OF_T, lsn_range, NOW) == lsn_range
+    few_samples = fuses([(5, 3)], *[1] * (MIN_SAMPLES - 1))
+    next(iter(few_samples.traces)).rebase(Base(Lsn(16), (), None, 3, 0, 3))
+    assert few_samples.admit(row(fuse="auto"), READER_OF_T, LsnRange(Lsn(5), Lsn(16)), NOW).upper == Lsn(16)
+    # What somebody let through is, and the rest is counted from there.
+    passes = row(fuse_passes_until=str(Lsn(16)))
+    assert judge.admit(passes, READER_OF_T, lsn_range, NOW) == lsn_range
+    assert judge.admit(replace(passes, fuse_ceiling=10.0), READER_OF_T, lsn_range, NOW) == LsnRange(Lsn(5), Lsn(16))
+    assert judge.stops(replace(passes, fuse_ceiling=10.0), READER_OF_T, Lsn(26), NOW)
+    assert judge.stops(row(), READER_OF_T, Lsn(26), NOW) and not judge.stops(passes, READER_OF_T, Lsn(26), NOW)
 
 
 def test_readers_are_found_by_what_they_read() -> None:

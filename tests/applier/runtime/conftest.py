@@ -233,6 +233,7 @@ def make_ticks(
                 Holds(catalog, lab.traces, lambda: 0),
             )
             sources = CapturedSources(catalog, lab.traces)
+            fuses = Fuses(lab.traces, catalog.fuse_samples, lambda: 0.0)
             workers, long_workers, writers = (WorkerPool(lambda: 2, name) for name in ("compute", "long", "write"))
             for pool in (workers, long_workers, writers):
                 cleanup.callback(pool.close)
@@ -267,13 +268,13 @@ def make_ticks(
             return Ticks(
                 lab=lab,
                 vouch=Vouch(catalog, table_planner, tables.plans, sources),
-                alterations=Alterations(catalog, session, table_planner, tables, computer, writer, sources),
+                alterations=Alterations(catalog, session, table_planner, tables, computer, writer, sources, fuses),
                 tables=tables,
                 planner=RefreshPlanner(
                     lab.traces,
                     lambda: RefreshLimits(1.0, 100_000),
                     CostCache(lambda pgt_id: model_of(catalog.history.read_costs(pgt_id, COST_WINDOW)), lambda: 8),
-                    fuses=Fuses(lab.traces, catalog.fuse_samples, lambda: 0.0),
+                    fuses=fuses,
                 ),
                 computer=computer,
                 writer=writer,

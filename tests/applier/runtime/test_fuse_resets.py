@@ -19,6 +19,7 @@ from applier.sinks.staging.staged_delta import drop_leftovers
 from shared_schema.table_schema import TableId
 from tests.applier.runtime.conftest import Ticks, create
 from tests.applier.runtime.test_contained import delta_rows
+from tests.applier.runtime.test_gates import load, log_end, settle, tick
 from tests.applier.sinks.kafka.test_publisher import Topics
 from tests.fixtures.alerts import next_alert
 from tests.fixtures.kafka import KafkaBroker
@@ -163,6 +164,68 @@ def test_a_runaway_statement_is_stopped_and_each_way_of_reset_goes_on(bench: Ben
     reasons = bench.db.execute("SELECT refresh_reason FROM pgtrickle.get_refresh_history('sums', 1)").fetchall()
     assert reasons == [("REINITIALIZE",)]
     _skip_then_compute_as_a_whole(bench, database)
+
+
+def test_a_query_that_postgres_runs_is_judged_by_what_it_has_read(make_ticks: Callable[..., Ticks]) -> None:
+    ticks, query = make_ticks(), "SELECT DISTINCT k, pg_backend_pid() > 0 AS seen, count(*) OVER () AS n FROM a"
+    db, lab = ticks.lab.connection, ticks.lab
+    db.execute("SELECT pgtrickle.create_stream_table('whole', %s, refresh_mode => 'FULL', fuse_ceiling => 5)", (query,))
+    settle(ticks)
+    before = db.execute("TABLE whole").fetchall()
+    with psycopg.connect(lab.url) as writing:
+        # A snapshot at a known position waits for it: PostgreSQL reads what the tick could not count.
+        writing.execute("SELECT pg_current_xact_id()")
+        load(ticks, "a", "INSERT INTO a VALUES (400, 400)")
+        seen, lab.now = lab.now, log_end(ticks)
+        lab.change("a", "DELETE FROM a WHERE id > 5")
+        lab.now = seen
+    ticks.wait_for_long()
+    ticks.run()
+    assert ticks.computer.long_refreshes.has_any, "it waits until the changes have arrived"
+    tick(ticks)
+    assert ticks.statuses() == {"whole": "SUSPENDED"} and db.execute("TABLE whole").fetchall() == before
+    db.execute("SELECT pgtrickle.reset_fuse('whole', 'apply')")
+    for _ in range(3):
+        # PostgreSQL reads a later position, which the next tick has reached.
+        tick(ticks)
+        ticks.wait_for_long()
+    tick(ticks)
+    assert ticks.statuses() == {"whole": "ACTIVE"} and lab.differences("whole", query) == 0
+
+
+def test_what_a_fuse_stops_passes_by_no_other_way(bench: Bench) -> None:
+    sums = QUERIES["sums"].replace("sum(v)", "sum(v) + 1")
+    # A new query computes the whole: it waits until the changes are judged, also when no plan is known yet.
+    assert all(bench.rows(name) for name in QUERIES)
+    bench.restart()
+    bench.db.execute("SELECT pgtrickle.alter_stream_table('sums', %s)", (sums,))
+    bench.blow("DELETE FROM b WHERE k < 8")
+    bench.reset("apply")
+    bench.run()
+    bench.change("INSERT INTO b VALUES (1000, 1, 1)")
+    bench.run()
+    assert bench.ticks.lab.differences("sums", sums) == 0 and bench.differing("whole", "other") == []
+    assert set(bench.ticks.statuses().values()) == {"ACTIVE"}
+    # Likewise a table that is built with other columns, and changes that are no longer held.
+    bench.db.execute("SELECT pgtrickle.alter_stream_table('whole', 'SELECT id, k FROM b')")
+    before = {name: (bench.postgres(name), bench.frontier(name)) for name in (*FUSED, "reader")}
+    bench.change("INSERT INTO b SELECT i, i % 7, 1 FROM generate_series(2000, 2400) i")
+    bench.ticks.checkpoint()
+    bench.run()
+    assert {name: (bench.postgres(name), bench.frontier(name)) for name in before} == before
+    shown = bench.db.execute(
+        "SELECT name, changes, row_limit, detail ~ 'are no longer held' FROM pgtrickle.fuse_status() u"
+        " WHERE u.state = 'blown'"
+    ).fetchall()
+    assert shown == [("public.sums", None, 150, True), ("public.whole", None, 150, True)]
+    assert bench.reset("apply") == [
+        f"public.{n} is computed as a whole, and rows that differ are written" for n in FUSED
+    ]
+    bench.run()
+    bench.change("INSERT INTO b VALUES (3000, 1, 1)")
+    bench.run()
+    assert bench.ticks.lab.differences("sums", sums) + bench.ticks.lab.differences("whole", "SELECT id, k FROM b") == 0
+    bench.ticks.assert_all_closed()
 
 
 def _skip_then_compute_as_a_whole(bench: Bench, database: str) -> None:

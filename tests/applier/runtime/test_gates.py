@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any, cast
 
 import psycopg
 import pytest
 
+from applier.catalog.stream_tables import StreamTableRow
+from applier.plan.stream_table import StreamTable
+from applier.refresh.alter import Alterations
+from applier.refresh.refresh import Refresh
+from applier.refresh.refresh_planner import RefreshPlanner
 from shared_schema.lsn import Lsn
 from tests.applier.runtime.conftest import Ticks, create
 
@@ -20,8 +27,12 @@ OF_A = "SELECT k, count(*) AS n, max(id) AS last FROM a GROUP BY k"
 OF_B = "SELECT k, sum(v) AS s FROM b GROUP BY k"
 BOTH = "SELECT x.k, x.n, x.last, y.s FROM of_a x JOIN of_b y USING (k)"
 PAIRS = f"SELECT x.k, x.n, x.last, y.s FROM ({OF_A}) x JOIN ({OF_B}) y USING (k)"
+IDS_OF_A = "SELECT id, k FROM a WHERE id % 2 = 0"
+DIAMOND = "SELECT x.k, x.n, y.id FROM of_a x JOIN ids y USING (k)"
+"""Two paths lead from `a` to it."""
+LOOP = f"SELECT x.k, x.n, y.id FROM ({OF_A}) x JOIN ({IDS_OF_A}) y USING (k)"
 
-ROWS = {"of_a": OF_A, "of_b": OF_B, "pairs": PAIRS, "whole": OF_A, "late": OF_A}
+ROWS = {"of_a": OF_A, "of_b": OF_B, "pairs": PAIRS, "whole": OF_A, "late": OF_A, "ids": IDS_OF_A, "diamond": LOOP}
 """Queries over base tables: `pairs` has that of BOTH."""
 
 
@@ -90,6 +101,11 @@ def skips(ticks: Ticks) -> list[tuple[str, str]]:
     ).fetchall()
 
 
+def shallow(part: object) -> dict[str, Any]:
+    """Return the arguments with which a part was made, and its state."""
+    return {field.name: getattr(part, field.name) for field in fields(cast(Any, part))}
+
+
 def begin(make_ticks: Callable[..., Ticks]) -> Ticks:
     ticks = make_ticks()
     create(ticks, of_a=OF_A, of_b=OF_B, pairs=BOTH)
@@ -132,6 +148,64 @@ def test_nobody_sees_a_part_of_a_load(make_ticks: Callable[..., Ticks]) -> None:
     assert differences(restarted, "of_b", *held, "late") == 0
     assert frontiers(restarted, "of_b", *held, "late") == {str(restarted.lab.now)}
     assert skips(restarted) == once
+
+
+@dataclass
+class LoadsMeanwhile(RefreshPlanner):
+    """A planner that a loader overtakes: gate and load are committed after the tick has looked, before it plans."""
+
+    load: Callable[[], None] = lambda: None
+
+    def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
+        begin, self.load = self.load, lambda: None
+        begin()
+        return super().plan(row, table, frontier, now)
+
+
+@dataclass(frozen=True)
+class GatesBeforeTheLook(Alterations):
+    """The gate is closed after the frontier of the tick is known, before it looks."""
+
+    begin: Callable[[], None] = lambda: None
+
+    def carry_out(self, frontier: Lsn, *, waits: bool = False) -> list[StreamTableRow]:
+        self.begin()
+        return super().carry_out(frontier, waits=waits)
+
+
+def test_a_gate_that_is_closed_during_a_tick_keeps_the_load_out(make_ticks: Callable[..., Ticks]) -> None:
+    ticks = begin(make_ticks)
+    create(ticks, ids=IDS_OF_A, diamond=DIAMOND)
+    tick(ticks)
+    readers = ("of_a", "pairs", "ids", "diamond")
+    connection, lab = ticks.lab.connection, ticks.lab
+
+    def write(statement: str) -> None:
+        """Commit a transaction, at its position of the log; no tick runs."""
+        before, lab.now = lab.now, log_end(ticks)
+        lab.change("a", statement)
+        lab.now = before
+
+    def close_and_load() -> None:
+        call(ticks, "gate_source('a')")
+        copy_tables(ticks)
+        write("DELETE FROM a WHERE id > 5")
+
+    late = replace(ticks, planner=LoadsMeanwhile(**shallow(ticks.planner), load=close_and_load))
+    early = replace(ticks, alterations=GatesBeforeTheLook(**shallow(ticks.alterations), begin=close_and_load))
+    for under_way in (late, early):
+        write("INSERT INTO a SELECT max(id) + i, i FROM a, generate_series(1, 3) i GROUP BY i")
+        tick(under_way)
+        assert call(ticks, "_gates_version()") != "None", "the gate was closed while the tick was under way"
+        assert len(frontiers(ticks, *readers)) == 1 and differences(ticks, *readers, then=True) == 0
+        load(ticks, "a", "INSERT INTO a SELECT max(id) + i, i % 3 FROM a, generate_series(1, 9) i GROUP BY i")
+        load(ticks, "b", "UPDATE b SET v = v + 1 WHERE id < 3")
+        assert len(frontiers(ticks, *readers)) == 1 and differences(ticks, *readers, then=True) == 0
+        assert differences(ticks, "of_b") == 0, "others go on"
+        assert call(ticks, "ungate_source('a')") == "True"
+        settle(ticks)
+        assert frontiers(ticks, *readers) == {str(lab.now)} and differences(ticks, *readers) == 0
+        connection.execute("DROP TABLE a_then, b_then")
 
 
 def test_the_position_stays_when_everything_else_moves(make_ticks: Callable[..., Ticks]) -> None:
@@ -222,17 +296,25 @@ def test_a_watermark_group_holds_who_reads_two_of_its_sources(make_ticks: Callab
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="the watermarks of group day are not"):
         call(ticks, "wait_for('pairs')")
     load(ticks, "b", "INSERT INTO b SELECT i, i % 3, 7 FROM generate_series(100, 102) i")
+    # Who comes after a restart knows what was told.
     restarted = make_ticks()
+    restarted.tables.holds.holdback_timeout_s = lambda: 0.001
     tick(restarted)
     assert differences(restarted, "pairs", then=True) == 0 and differences(restarted, "of_a", "of_b") == 0
     assert skips(restarted) == [("pairs", "WATERMARK_MISALIGNED")]
-    call(ticks, "advance_watermark('b', '2026-01-02 00:00+00')")
-    settle(ticks)
-    assert differences(ticks, "pairs", "of_a", "of_b") == 0
-    call(ticks, "advance_watermark('a', '2026-01-03 00:00+00')")
-    tick(ticks)
-    call(ticks, "drop_watermark_group('day')")
-    settle(ticks)
-    assert frontiers(ticks, "of_a", "of_b", "pairs") == {str(ticks.lab.now)}
+    # A longer timeout lets nobody go on.
+    restarted.tables.holds.holdback_timeout_s = lambda: 0
+    tick(restarted)
+    restarted.tables.holds.holdback_timeout_s = lambda: 0.001
+    tick(restarted)
+    call(restarted, "advance_watermark('b', '2026-01-02 00:00+00')")
+    settle(restarted)
+    assert differences(restarted, "pairs", "of_a", "of_b") == 0
+    call(restarted, "advance_watermark('a', '2026-01-03 00:00+00')")
+    tick(restarted)
+    call(restarted, "drop_watermark_group('day')")
+    restarted = make_ticks()
+    settle(restarted)
+    assert frontiers(restarted, "of_a", "of_b", "pairs") == {str(restarted.lab.now)}
     events = re.findall(r'"event": ?"(watermark_\w+)"', " ".join(n.payload for n in connection.notifies(timeout=0.2)))
     assert events == ["watermark_stuck", "watermark_resumed"] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 
 import psycopg
@@ -169,6 +170,139 @@ def test_columns_that_only_one_side_has_are_shown_but_not_compared(db: Connectio
         ("current", {"kind": "b", "amount": 2}),
         ("canary", {"kind": "c", "id": 8}),
     ]
+
+
+def test_a_column_may_have_any_name(db: Connection) -> None:
+    db.execute(
+        "SELECT pgtrickle.create_stream_table('t', 'SELECT id AS t, kind AS k, amount AS v, id AS copy, kind AS n,"
+        " kind AS c, kind AS shown FROM orders')"
+    )
+    db.execute("SELECT pgtrickle.canary_begin('t', 'SELECT id AS t, kind AS k, amount AS v FROM orders')")
+    fill(db, "t", "(1, 'a', 1, 1, 'b', 'c', 'd')")
+    fill(db, "t__canary", "(2, 'a', 1)")
+    assert rows(db, "SELECT * FROM pgtrickle.canary_diff('t')") == [
+        ("current", {"t": 1, "k": "a", "v": 1, "copy": 1, "n": "b", "c": "c", "shown": "d"}),
+        ("canary", {"t": 2, "k": "a", "v": 1}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome"),
+    [
+        ("status = 'SUSPENDED', last_error_code = 'CalculationError', last_error_message = 'division by zero'", ""),
+        ("status = 'PAUSED'", ""),
+        ("status = 'SUSPENDED', fuse_blown_at = now(), fuse_blown_detail = 'it is blown'", "new query: it is blown"),
+    ],
+)
+def test_a_stream_table_out_of_service_is_promoted_unless_its_fuse_is_blown(
+    db: Connection, state: str, outcome: str
+) -> None:
+    begin(db)
+    fill(db, "sales", "('a', 1)")
+    fill(db, "sales__canary", "('a', 2)")
+    db.execute(f"UPDATE pgtrickle.pgt_stream_tables SET {state} WHERE pgt_name = 'sales'".encode())
+    if outcome:
+        with pytest.raises(errors.ObjectNotInPrerequisiteState, match=outcome):
+            db.execute("SELECT pgtrickle.canary_promote('sales')")
+        assert rows(db, "SELECT count(*) FROM pgtrickle.canary_status()") == [(1,)], "the canary is still there"
+    else:
+        assert rows(db, "SELECT pgtrickle.canary_promote('sales')") == [("compatible",)]
+        assert rows(db, "SELECT count(*) FROM pgtrickle.canary_status()") == [(0,)]
+
+
+def request_reinitialize(db: Connection, name: str) -> None:
+    db.execute(
+        "SELECT pgtrickle._request_reinitialize(pgt_id, 'REPAIR', 'seen') FROM pgtrickle.pgt_stream_tables"
+        " WHERE pgt_name = %s",
+        (name,),
+    )
+
+
+def test_a_request_that_comes_while_a_canary_is_promoted_is_kept(db: Connection) -> None:
+    requests = (
+        "SELECT s.pgt_name, r.requested_at FROM pgtrickle.pgt_reinitializations r"
+        " JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)"
+    )
+    adopt = "SELECT pgtrickle._adopt(pgt_id, %s) FROM pgtrickle.pgt_stream_tables WHERE pgt_name = 'sales'"
+    begin(db)
+    fill(db, "sales", "('a', 1)")
+    fill(db, "sales__canary", "('a', 2)")
+    db.execute("SELECT pgtrickle.canary_promote('sales')")
+    request_reinitialize(db, "sales")
+    [(_, first)] = rows(db, requests)
+    request_reinitialize(db, "sales")
+    # The applier has computed the new rows since the first request, or since none.
+    for seen in (None, first):
+        with db.transaction(force_rollback=True):
+            rows(db, adopt, seen)
+            assert [name for name, _ in rows(db, requests)] == ["sales"]
+    [(_, last)] = rows(db, requests)
+    rows(db, adopt, last)
+    assert rows(db, requests) == []
+    # Likewise when another table replaces it.
+    db.execute("SELECT pgtrickle.alter_stream_table('sales', 'SELECT kind, id FROM orders')")
+    request_reinitialize(db, "sales")
+    db.execute("SELECT pgtrickle._exchange(pgt_id) FROM pgtrickle.pgt_stream_tables WHERE replaces IS NOT NULL")
+    assert [name for name, _ in rows(db, requests)] == ["sales"]
+
+
+@pytest.mark.parametrize("first", ["canary_begin('sales', 'SELECT kind FROM orders')", "drop_stream_table('sales')"])
+def test_a_canary_is_begun_while_its_stream_table_is_dropped(db: Connection, database: str, first: str) -> None:
+    others = {
+        "canary_begin('sales', 'SELECT kind FROM orders')": "drop_stream_table('sales')",
+        "drop_stream_table('sales')": "canary_begin('sales', 'SELECT kind FROM orders')",
+    }
+    said = race(db, database, first, others[first])
+    # One that was begun goes with its stream table; of one that is gone none is begun.
+    assert said == [None if first.startswith("canary") else "there is no stream table sales"] or said == [
+        "stream table sales was dropped"
+    ]
+    assert rows(db, "SELECT count(*) FROM pgtrickle.pgt_stream_tables") == [(0,)]
+    assert rows(db, "SELECT to_regclass('sales'), to_regclass('sales__canary')") == [(None, None)]
+
+
+def race(db: Connection, database: str, first: str, second: str) -> list[str | None]:
+    """Run two calls at the same time; the second is there before the first commits. Return the errors of the second."""
+    said: list[str | None] = []
+
+    def run() -> None:
+        with psycopg.connect(database) as session:
+            try:
+                session.execute(f"SELECT pgtrickle.{second}".encode())
+                said.append(None)
+            except errors.DatabaseError as error:
+                said.append(error.diag.message_primary)
+
+    other = threading.Thread(target=run)
+    with db.transaction():
+        db.execute(f"SELECT pgtrickle.{first}".encode())
+        other.start()
+        other.join(0.3)
+    other.join(30)
+    return said
+
+
+def test_a_stream_table_that_is_dropped_meanwhile_stops_none_or_all(db: Connection, database: str) -> None:
+    for name in ("one", "two"):
+        db.execute("SELECT pgtrickle.create_stream_table(%s, 'TABLE orders')", (name,))
+    options = "SELECT pgt_name, schedule FROM pgtrickle.pgt_stream_tables ORDER BY 1"
+    said = race(
+        db, database, "drop_stream_table('two')", "bulk_alter_stream_tables('{one,two}', '{\"schedule\": \"9m\"}')"
+    )
+    assert len(said) == 1 and said[0] is not None
+    assert said[0] in (
+        "there is no stream table two",
+        ("no stream table was altered, because of public.two: there is no stream table public.two"),
+    )
+    assert rows(db, options) == [("one", "1s"), ("sales", "7m")]
+    db.execute("SELECT pgtrickle.create_stream_table('two', 'TABLE orders')")
+    said = race(db, database, "drop_stream_table('two')", "bulk_drop_stream_tables('{one,two}')")
+    assert said == [None] and rows(db, options) == [("sales", "7m")]
+    db.execute("SELECT pgtrickle.create_stream_table('two', 'TABLE orders')")
+    db.execute("SELECT pgtrickle.pause_all()")
+    assert race(db, database, "drop_stream_table('two')", "resume_all()") == [None]
+    status = "SELECT pgt_name, status FROM pgtrickle.pgt_stream_tables"
+    assert rows(db, status) == [("sales", "INITIALIZING")]
 
 
 def test_dropping_a_stream_table_drops_its_canary(db: Connection) -> None:

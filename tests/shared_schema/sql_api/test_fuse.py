@@ -13,7 +13,7 @@ from psycopg import errors
 from applier.catalog.database import Database
 from applier.catalog.fuses import FuseSamples
 from applier.catalog.install import install_catalog
-from applier.catalog.stream_tables import StreamTableStore
+from applier.catalog.stream_tables import StreamTableStore, lock_in_service
 from applier.errors import FuseBlown
 from shared_schema.lsn import Lsn
 from tests.fixtures.postgres import PostgresServer
@@ -60,10 +60,10 @@ def on(db: Connection) -> Database:
     return database
 
 
-def blow(db: Connection, *, key: str = '["id"]') -> None:
+def blow(db: Connection, *, key: str = '["id"]', changes: int | None = 500) -> None:
     """Suspend `fused` as the applier does it."""
     (pgt_id,) = db.execute("SELECT pgt_id FROM pgtrickle.pgt_stream_tables WHERE pgt_name = 'fused'").fetchall()[0]
-    error = FuseBlown("the fuse is blown", hint="reset it", until=Lsn(0x20), changes=500, limit=100)
+    error = FuseBlown("the fuse is blown", hint="reset it", until=Lsn(0x20), changes=changes, limit=100)
     StreamTableStore(on(db)).suspend(pgt_id, error)
     db.execute(
         "INSERT INTO pgtrickle.pgt_plans (pgt_id, plan) VALUES (%s, jsonb_build_object('row_key', %s::jsonb))"
@@ -298,3 +298,89 @@ def test_only_ordinary_refreshes_are_samples(db: Connection) -> None:
     samples = FuseSamples(on(db))
     assert samples.read(pgt_id, 10) == [1, 3, 7]
     assert samples.read(pgt_id, 2) == [3, 7], "the last ones"
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        ("resume_stream_table('fused')", "cannot be resumed: the fuse is blown"),
+        ("reinitialize_stream_table('fused')", "cannot be computed as a whole: the fuse is blown"),
+        ("reinitialize_stream_table('apart', cascade => true)", ""),
+        ("alter_stream_table('fused', 'SELECT id, kind || ''!'' AS kind FROM orders')", "cannot be given a new query"),
+        ("alter_stream_table('fused', 'SELECT kind FROM orders')", "cannot be given a new query: the fuse is blown"),
+        ("refresh_stream_table('fused')", "cannot be refreshed: the fuse is blown"),
+        ("wait_for('fused')", "cannot be refreshed: the fuse is blown"),
+        ("alter_stream_table('fused', fuse => 'off', schedule => '9m')", ""),
+        ("resume_all()", ""),
+        ("pause_all()", ""),
+        (
+            "_request_reinitialize(pgt_id, 'REPAIR', '') FROM pgtrickle.pgt_stream_tables WHERE pgt_name = 'fused'",
+            "",
+        ),
+        ("note_resync('test')", ""),
+    ],
+)
+@pytest.mark.parametrize("state", ["as it blew", "paused meanwhile", "suspended meanwhile"])
+def test_only_reset_fuse_ends_a_blown_fuse(db: Connection, state: str, call: str, match: str) -> None:
+    blow(db)
+    set_to = {
+        "paused meanwhile": "status = 'PAUSED', last_error_code = NULL, last_error_message = NULL",
+        "suspended meanwhile": "last_error_code = 'PublishingFailed', last_error_message = 'the topic is full'",
+    }
+    if state in set_to:
+        db.execute(f"UPDATE pgtrickle.pgt_stream_tables SET {set_to[state]} WHERE pgt_name = 'fused'".encode())
+    if match:
+        with pytest.raises(errors.ObjectNotInPrerequisiteState, match=match) as raised, db.transaction():
+            db.execute(f"SELECT pgtrickle.{call}".encode())
+        assert "reset_fuse('public.fused', 'apply')" in str(raised.value.diag.message_hint)
+    else:
+        db.execute(f"SELECT pgtrickle.{call}".encode())
+    assert states(db)["public.fused"] == "blown"
+    # Only somebody's own request takes a reader past it.
+    assert ("held" in states(db)["public.far"]) != call.startswith("note_resync")
+    (row,) = [row for row in StreamTableStore(on(db)).all() if row.pgt_name == "fused"]
+    assert row.is_fuse_blown and not row.in_service
+    with db.cursor() as cursor:
+        assert not lock_in_service(cursor, row.pgt_id)
+    shown = one(db, "SELECT detail FROM pgtrickle.fuse_status() WHERE state = 'blown'")
+    assert shown == ("the fuse is blown",)
+
+
+def test_a_request_of_meanwhile_is_carried_out_after_the_reset(db: Connection) -> None:
+    blow(db)
+    db.execute(
+        "SELECT pgtrickle._request_reinitialize(pgt_id, 'AUTO_SCHEMA_EVOLUTION', 'a column was added')"
+        " FROM pgtrickle.pgt_stream_tables WHERE pgt_name = 'fused'"
+    )
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="it is to be computed as a whole"), db.transaction():
+        db.execute("SELECT pgtrickle.reset_fuse('fused', 'skip_changes')")
+    assert one(db, "SELECT pgtrickle.reset_fuse('fused', 'apply')") == (
+        "public.fused: it is to be computed as a whole (AUTO_SCHEMA_EVOLUTION: a column was added)",
+    )
+    assert states(db)["public.fused"] == "off"
+    (row,) = [row for row in StreamTableStore(on(db)).all() if row.pgt_name == "fused"]
+    assert row.in_service and row.reinit_reason == "AUTO_SCHEMA_EVOLUTION"
+
+
+def test_another_suspension_of_meanwhile_outlives_the_reset(db: Connection) -> None:
+    blow(db)
+    db.execute(
+        "UPDATE pgtrickle.pgt_stream_tables SET last_error_code = 'PublishingFailed', last_error_message = 'it is full'"
+        " WHERE pgt_name = 'fused'"
+    )
+    assert one(db, "SELECT pgtrickle.reset_fuse('fused', 'apply')")[0].endswith(
+        "it is suspended: resume_stream_table puts it back into service"
+    )
+    query = "SELECT status, last_error_message FROM pgtrickle.pgt_stream_tables WHERE pgt_name = 'fused'"
+    assert one(db, query) == ("SUSPENDED", "it is full") and states(db)["public.fused"] == "off"
+
+
+def test_what_nobody_can_count_is_applied_as_a_whole(db: Connection) -> None:
+    blow(db, changes=None)
+    assert one(db, "SELECT changes, row_limit FROM pgtrickle.fuse_status() WHERE state = 'blown'") == (None, 100)
+    with db.transaction(force_rollback=True):
+        (said,) = one(db, "SELECT pgtrickle.reset_fuse('fused', 'skip_changes')")
+        assert said.startswith("an unknown number of change rows up to 0/20 are skipped")
+    (said,) = one(db, "SELECT pgtrickle.reset_fuse('fused', 'apply')")
+    assert said == "public.fused is computed as a whole, and rows that differ are written"
+    assert states(db)["public.fused"] == "off"

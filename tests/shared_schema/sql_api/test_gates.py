@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -180,6 +181,87 @@ def test_a_watermark_never_goes_back(db: Connection) -> None:
     db.execute("SELECT pgtrickle.advance_watermark('orders', '2026-01-03 00:00+00')")
     reached = db.execute("SELECT source, watermark = '2026-01-03 00:00+00' FROM pgtrickle.watermarks()").fetchall()
     assert reached == [("public.orders", True)]
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize(
+    "call", ["advance_watermark('orders', now())", "create_watermark_group('g', '{orders,lines}')"]
+)
+def test_watermarks_are_compared_under_read_committed_only(
+    installed: Connection, postgres: PostgresServer, level: str, call: str
+) -> None:
+    """An old snapshot would compare with watermarks that others have passed since."""
+    with psycopg.connect(make_conninfo(postgres.url, dbname="gates")) as session:
+        session.execute(f"SET TRANSACTION ISOLATION LEVEL {level}".encode())
+        refused(session, call, f"is not possible in a {level.lower()} transaction")
+
+
+def test_of_two_sessions_the_later_watermark_stays(installed: Connection, postgres: PostgresServer) -> None:
+    """Whoever is second waits for the first, and is refused if it would go back from what that one has reached."""
+    url, said = make_conninfo(postgres.url, dbname="gates"), []
+
+    def advance(minute: int) -> None:
+        with psycopg.connect(url) as session:
+            try:
+                session.execute("SELECT pgtrickle.advance_watermark('orders', %s)", (f"2026-01-01 00:{minute}+00",))
+                said.append("advanced")
+            except errors.InvalidParameterValue as error:
+                said.append(str(error.diag.message_primary))
+
+    try:
+        for first, second, outcome in ((10, 5, "cannot go back"), (20, 30, "advanced")):
+            said.clear()
+            other = threading.Thread(target=advance, args=(second,))
+            with psycopg.connect(url) as session:
+                session.execute("SELECT pgtrickle.advance_watermark('orders', %s)", (f"2026-01-01 00:{first}+00",))
+                other.start()
+                other.join(0.3)
+                assert said == [], "it waits for the first"
+            other.join(30)
+            assert len(said) == 1 and outcome in said[0]
+            reached = installed.execute("SELECT extract(minute FROM watermark) FROM pgtrickle.watermarks()").fetchall()
+            assert reached == [(max(first, second),)]
+    finally:
+        installed.execute("TRUNCATE pgtrickle.pgt_watermarks")
+
+
+def test_of_two_loaders_that_advance_at_once_the_second_sees_the_first(
+    installed: Connection, postgres: PostgresServer
+) -> None:
+    url = make_conninfo(postgres.url, dbname="gates")
+    call = "SELECT pgtrickle.advance_watermark(%s, '2026-01-01 00:10+00')"
+    installed.execute("SELECT pgtrickle.create_watermark_group('day', '{orders,lines}')")
+    try:
+        with psycopg.connect(url) as one, psycopg.connect(url) as two:
+            one.execute(call, ("orders",))
+            other = threading.Thread(target=two.execute, args=(call, ("lines",)))
+            other.start()
+            other.join(0.3)
+            one.commit()
+            other.join(30)
+        assert installed.execute("SELECT aligned FROM pgtrickle.watermark_status()").fetchall() == [(True,)]
+    finally:
+        installed.execute("TRUNCATE pgtrickle.pgt_watermarks, pgtrickle.pgt_watermark_groups")
+
+
+def test_a_group_with_a_dropped_source_says_so(db: Connection) -> None:
+    db.execute("SELECT pgtrickle.create_watermark_group('day', '{orders,lines,others}')")
+    db.execute("SELECT pgtrickle.advance_watermark('orders', now())")
+    db.execute("SELECT pgtrickle.advance_watermark('lines', now())")
+    (relid,) = db.execute("SELECT 'others'::regclass::oid").fetchall()[0]
+    db.execute("DROP TABLE others")
+    (waits_for,) = db.execute("SELECT waits_for FROM pgtrickle.watermark_status()").fetchall()[0]
+    assert waits_for == [f"dropped table {relid}"]
+    problem = f"sources of it were dropped (oid {relid}): drop the group"
+    with pytest.raises(errors.ObjectNotInPrerequisiteState) as raised, db.transaction():
+        db.execute("SELECT pgtrickle.wait_for('of_both')")
+    assert problem in str(raised.value) and "drop_watermark_group('day')" in str(raised.value.diag.message_hint)
+    line = "SELECT severity, detail FROM pgtrickle.health_check() WHERE check_name = 'gates'"
+    severity, detail = db.execute(line.encode()).fetchall()[0]
+    assert severity == "WARNING" and problem in detail
+    refused(db, "advance_watermark('others', now())", "there is no table others")
+    db.execute("SELECT pgtrickle.drop_watermark_group('day')")
+    assert held(db, "of_both") == []
 
 
 def test_a_group_parts_and_meets_again(db: Connection) -> None:
