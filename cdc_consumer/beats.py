@@ -15,7 +15,7 @@ from types import TracebackType
 import psycopg
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from cdc_consumer.health import Health, Restarting
+from cdc_consumer.health import ATTEMPTS_KEPT, Health, Restarting
 from cdc_consumer.settings import ConsumerSettings
 from cdc_consumer.sinks.open_sink import read_state
 from cdc_consumer.sinks.topics import client_options
@@ -63,9 +63,11 @@ ON CONFLICT (slot) DO UPDATE SET beat_at = excluded.beat_at, frontier = excluded
 
 _WRITE_ATTEMPTS = """
 UPDATE pgtrickle.pgt_consumer_beats b SET last_error = %(error)s, last_error_at = (%(at)s::timestamptz[])[1],
-       attempts = %(attempts)s, attempted_at = %(at)s
+       attempts = coalesce(b.attempts, 0) + %(new)s,
+       attempted_at = (%(at)s::timestamptz[] || coalesce(b.attempted_at, '{}'))[1:%(kept)s]
 WHERE b.slot = %(slot)s
 """
+"""A process that ends because of an error is one more failed session: its successor adds to what it left."""
 
 ERROR_CHARACTERS = 500
 
@@ -86,8 +88,8 @@ class Beats:
         self._may_write = False
         self._has_attempts = False
         """Whether the catalog has columns for failed sessions; one of an older version has not."""
-        self._written_attempts = -1
-        """The failed sessions that the catalog knows; none before the first write, which clears an older instance's."""
+        self._written_attempts = 0
+        """The failed sessions of this process that the catalog knows, besides those of earlier ones."""
         self._is_logged = False
         self._is_applier_silent = False
         self._read: tuple[int, float] | None = None
@@ -95,6 +97,7 @@ class Beats:
         self._known: tuple[Completeness | None, Completeness | None] = None, None
         self._is_read = threading.Event()
         self._closed = threading.Event()
+        self._writing = threading.Lock()
         runs = [("beat-database", self._run_database)]
         if settings.mode == "log":
             runs.append(("beat-broker", self._run_broker))
@@ -171,17 +174,23 @@ class Beats:
             self._look_for_applier(self._database)
 
     def _write(self, database: Connection) -> None:
+        with self._writing:  # the end of the process is reported by the main thread
+            self._write_beat(database)
+
+    def _write_beat(self, database: Connection) -> None:
         beat, earlier = (_columns(known) for known in self._known)
         values = (self._settings.slot, *beat, *earlier, self._health.problem or None)
         database.execute(_WRITE, values)
         # Only when it is new: the beat itself stays narrow.
         if self._has_attempts and self._written_attempts != self._health.restarts:
-            restarts, (_, problem) = self._health.restarts, self._health.last_error or (0.0, None)
+            restarts, (_, problem) = self._health.restarts, self._health.last_error or (0.0, "")
+            new = restarts - self._written_attempts
             attempts = {
                 "slot": self._settings.slot,
-                "error": problem and problem[:ERROR_CHARACTERS],
-                "at": [to_datetime(int(at * 1_000_000)) for at in self._health.attempted_at_s] or None,
-                "attempts": restarts,
+                "error": problem[:ERROR_CHARACTERS],
+                "at": [to_datetime(int(at * 1_000_000)) for at in self._health.attempted_at_s[:new]],
+                "new": new,
+                "kept": ATTEMPTS_KEPT,
             }
             database.execute(_WRITE_ATTEMPTS, attempts)
             self._written_attempts = restarts

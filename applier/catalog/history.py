@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -43,6 +44,8 @@ class RefreshExecution:
     """When it was requested to compute everything once more, if this does it: always recorded."""
     source_rows: int | None = None
     """Rows of its sources at that time."""
+    sla_ms: int | None = None
+    """The SLA at that time."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class AssignedPace:
     tier: str | None
     for_ms: int | None
     interval_stretch: float
+    version: int = 0
+    """It counts until schedule, SLA or tier are altered."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +88,8 @@ SELECT c.at, c.is_full, c.row_count, c.compute_ms, c.write_ms FROM pgtrickle._me
 """
 
 _RECENT = """
-SELECT s.pgt_id, h.action, h.compute_ms + h.write_ms
-FROM pgtrickle.pgt_stream_tables s CROSS JOIN LATERAL (
-    SELECT k.action, k.compute_ms, k.write_ms, k.refresh_id FROM pgtrickle.pgt_refresh_history k
-    WHERE k.pgt_id = s.pgt_id AND k.status = 'COMPLETED' AND k.compute_ms IS NOT NULL AND k.write_ms IS NOT NULL
-    ORDER BY k.refresh_id DESC LIMIT %s) h
+SELECT s.pgt_id, h.action, h.took_ms
+FROM pgtrickle.pgt_stream_tables s CROSS JOIN LATERAL pgtrickle._newest_refreshes(s.pgt_id, %s) h
 ORDER BY h.refresh_id
 """
 
@@ -116,9 +118,18 @@ class History:
     def note_pace(self, pgt_id: int, pace: AssignedPace) -> None:
         """Store the assigned tier and the stretch of a stream table."""
         self._connection.execute(
-            "UPDATE pgtrickle.pgt_runtime SET assigned_tier = %s, assigned_for_ms = %s, interval_stretch = %s"
-            " WHERE pgt_id = %s",
-            (pace.tier, pace.for_ms, pace.interval_stretch, pgt_id),
+            "UPDATE pgtrickle.pgt_runtime SET assigned_tier = %s, assigned_for_ms = %s, interval_stretch = %s,"
+            " pace_version = %s WHERE pgt_id = %s",
+            (pace.tier, pace.for_ms, pace.interval_stretch, pace.version, pgt_id),
+        )
+
+    def note_due(self, due: Mapping[int, datetime | None]) -> None:
+        """Store when stream tables are due, for those that were refreshed before."""
+        self._connection.execute(
+            "UPDATE pgtrickle.pgt_runtime t SET next_refresh_at = d.at"
+            " FROM unnest(%s::int8[], %s::timestamptz[]) AS d (pgt_id, at)"
+            " WHERE t.pgt_id = d.pgt_id AND t.next_refresh_at IS DISTINCT FROM d.at",
+            (list(due), list(due.values())),
         )
 
     def note_errors(self, pgt_id: int, errors: int) -> None:
@@ -170,8 +181,8 @@ def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: HistoryR
     cursor.execute(
         "INSERT INTO pgtrickle.pgt_refresh_history (pgt_id, start_time, end_time, action, refresh_reason,"
         " refresh_reason_detail, initiated_by, rows_in, rows_inserted, rows_deleted, compute_ms, write_ms,"
-        " from_lsn, tick_watermark_lsn, status, error_message, source_rows, freshness_ms)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::pg_lsn, %s::pg_lsn, %s, %s, %s, %s)",
+        " from_lsn, tick_watermark_lsn, status, error_message, source_rows, freshness_ms, sla_ms)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::pg_lsn, %s::pg_lsn, %s, %s, %s, %s, %s)",
         (
             refresh.pgt_id,
             execution.started,
@@ -191,5 +202,6 @@ def record_refresh(cursor: psycopg.Cursor[tuple[object, ...]], refresh: HistoryR
             error,
             execution.source_rows,
             None if age is None else age / timedelta(milliseconds=1),
+            execution.sla_ms,
         ),
     )

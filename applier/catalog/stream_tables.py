@@ -83,6 +83,8 @@ class StreamTableRow:
     """The tier that the applier assigned, for which SLA, and how far it stretched the interval, as stored."""
     assigned_for_ms: int | None = None
     interval_stretch: float = 1.0
+    pace_version: int = 0
+    """Changes with its schedule, mode, SLA and tier."""
     fresh_until: datetime | None = None
     """The age of its rows counts from here, by the applier's clock: every source commit before it is in them."""
     sinks_differ: bool = False
@@ -203,7 +205,8 @@ class StreamTableStore:
                 " r.reason AS reinit_reason, r.detail AS reinit_detail, r.requested_at AS reinit_requested_at,"
                 " coalesce(r.initiated_by, '') AS reinit_initiated_by,"
                 " s.freshness_deadline_ms AS sla_ms, i.tier, s.tier_by_hand, i.assigned_tier, i.assigned_for_ms,"
-                " i.interval_stretch, coalesce(%s::timestamptz - n.staleness, f.refreshed_at) AS fresh_until,"
+                " i.interval_stretch, s.pace_version,"
+                " coalesce(%s::timestamptz - n.staleness, f.refreshed_at) AS fresh_until,"
                 " CASE WHEN r.pgt_id IS NOT NULL THEN pgtrickle._sinks_differ(s) ELSE false END AS sinks_differ,"
                 " (SELECT pgtrickle._gates_version()) AS gates_version,"
                 " s.fuse, s.fuse_ceiling, s.fuse_sensitivity, s.fuse_passes_until::text AS fuse_passes_until,"

@@ -193,6 +193,7 @@ class Alterations:
             self._write_changes(leases, adopt, [table for _, table in planned.values()], changes)
         for adopted, table in planned.values():
             self.computer.forget(table.id)
+            self.tables.scheduler.forget(table.id)
             self.tables.plans.adopt(adopted, table)
             if isinstance(table.plan, StreamPlan):
                 self.planner.save(table.id, table.table, table.plan)

@@ -10,7 +10,7 @@ from applier.catalog.history import MeasuredRefresh
 from applier.plan.stream_table import StreamTable
 from applier.refresh.cost_model import CostModel, DifferentialCost, FullCost
 from applier.refresh.refresh import RefreshResult
-from applier.refresh.strategy import RefreshMethod, RefreshReason
+from applier.refresh.strategy import NEW_CONTENT, RefreshMethod, RefreshReason
 
 
 @dataclass
@@ -30,11 +30,11 @@ class CostCache:
         held = self._models.get(table.id)
         if held is not None and held[0] is table:
             self.hits += 1
-            self._models.move_to_end(table.id)
-            return held[1]
-        self.misses += 1
-        model = self.load(table.id)
-        self._models[table.id] = table, model
+            model = held[1]
+        else:
+            self.misses += 1
+            model = self.load(table.id)
+            self._models[table.id] = table, model
         self._models.move_to_end(table.id)
         while len(self._models) > self.capacity():
             self._models.popitem(last=False)
@@ -43,15 +43,23 @@ class CostCache:
     def learn(self, result: RefreshResult) -> None:
         """Add a committed refresh to its model. A model that is not in memory will be read with it."""
         refresh, write_ms = result.refresh, result.write_time.ms
-        held = self._models.get(refresh.table.id)
-        if held is None or write_ms is None:
+        strategy, held = refresh.strategy, self._models.get(refresh.table.id)
+        if held is None or held[0] is not refresh.table:
             return
-        strategy, model = refresh.strategy, held[1]
+        if strategy.reason in NEW_CONTENT:
+            held = self._models[refresh.table.id] = refresh.table, CostModel()
+        model = held[1]
+        if write_ms is None:
+            return
         if strategy.method is RefreshMethod.DIFFERENTIAL:
-            model.differentials.append(DifferentialCost(result.started, refresh.changes, result.compute_ms, write_ms))
+            model.add(DifferentialCost(result.started, refresh.changes, result.compute_ms, write_ms))
         elif strategy.method is RefreshMethod.FULL and strategy.reason is not RefreshReason.REPAIR:
             # A repair computes the delta as well.
             model.fulls.append(FullCost(result.compute_ms + write_ms, refresh.source_rows))
+
+    def forget(self, pgt_id: int) -> None:
+        """Forget the model of a stream table that was dropped."""
+        self._models.pop(pgt_id, None)
 
     @property
     def counters(self) -> dict[str, int]:

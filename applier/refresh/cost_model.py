@@ -1,8 +1,9 @@
 """Times of earlier refreshes of one stream table in; what a refresh with so many change rows will take, out. Pure.
 
-A line is fitted to each phase, computing and writing: milliseconds over change rows, by least squares, without the
-samples whose residual lies outside the quartiles by more than 1.5 times their distance. `pgtrickle._cost_line` fits the
-same line in SQL. Where the samples say too little there is no prediction, never a guess.
+A line is fitted to each phase, computing and writing: milliseconds over change rows, by least squares without outliers.
+These are samples whose residual lies outside the quartiles by more than 1.5 times their distance, and that are off the
+line by more than half: the times of the few large refreshes vary by more than all of a small one, and they decide.
+`pgtrickle._cost_line` fits the same line in SQL. Where the samples say too little there is no prediction.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median
 
-MAX_SAMPLES = 500
-"""The newest differential refreshes of the window that count. More do not make the line better, only slower to fit."""
+SAMPLES_OF_SIZE = 50
+"""The newest differential refreshes of the window that count, of each power of two of change rows. More do not make the
+line better, only slower to fit; and the many small ones do not displace the few large ones."""
 
 MAX_FULLS = 3
 """The newest full refreshes that count, by their median: a single odd one, fast or slow, changes no decision."""
 
 IQR_FENCE = 1.5
 """Tukey's fence: a residual further out than this many interquartile distances is an outlier."""
+
+HONEST = 0.5
+"""A sample that is off the line by at most this share of it is no outlier, however close to it the others are."""
 
 FENCE_MIN_MS = 0.001
 """The fence of samples that lie on a line: what differs less is the rounding of the arithmetic."""
@@ -90,16 +95,25 @@ class Line:
 class CostModel:
     """The costs of one stream table. It is a function of what the history has, so a restart finds it again."""
 
-    differentials: deque[DifferentialCost] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
+    differentials: list[DifferentialCost] = field(default_factory=list)
     fulls: deque[FullCost] = field(default_factory=lambda: deque(maxlen=MAX_FULLS))
 
     @classmethod
     def of(cls, differentials: Iterable[DifferentialCost], fulls: Iterable[FullCost]) -> CostModel:
         """Return the model of these costs, oldest first."""
         model = cls()
-        model.differentials.extend(differentials)
+        for cost in differentials:
+            model.add(cost)
         model.fulls.extend(fulls)
         return model
+
+    def add(self, cost: DifferentialCost) -> None:
+        """Add a differential refresh; the oldest one of its size goes when there are too many of them."""
+        size = cost.changes.bit_length()
+        same = [i for i, known in enumerate(self.differentials) if known.changes.bit_length() == size]
+        if len(same) >= SAMPLES_OF_SIZE:
+            del self.differentials[same[0]]
+        self.differentials.append(cost)
 
     def predict(self, changes: int, source_rows: int, now: datetime, limits: PredictionLimits) -> Prediction | None:
         """Predict both methods for a refresh; None when the samples do not allow it."""
@@ -129,15 +143,30 @@ class CostModel:
 
 
 def fit_line(rows: Sequence[int], took_ms: Sequence[float]) -> Line | None:
-    """Fit a line by least squares, cut the outliers by their residuals, fit again; None when the slope is undefined."""
-    first = _least_squares(rows, took_ms)
+    """Fit a line by least squares, cut the outliers by their residuals, fit again; None when the slope is undefined.
+
+    For the first line each time is the median of it and its two neighbours by size: a single spike bends nothing.
+    """
+    samples = sorted(zip(rows, took_ms, strict=True))
+    first = _least_squares([n for n, _ in samples], _medians_of_three([took for _, took in samples]))
     if first is None:
         return None
-    residuals = [took - (first.intercept + first.slope * n) for n, took in zip(rows, took_ms, strict=True)]
+    residuals = [took - (first.intercept + first.slope * n) for n, took in samples]
     low, high = _quantile(residuals, 0.25), _quantile(residuals, 0.75)
     fence = IQR_FENCE * (high - low) + FENCE_MIN_MS
-    kept = [i for i, residual in enumerate(residuals) if low - fence <= residual <= high + fence]
-    return _least_squares([rows[i] for i in kept], [took_ms[i] for i in kept])
+    kept = [
+        (n, took)
+        for (n, took), residual in zip(samples, residuals, strict=True)
+        if low - fence <= residual <= high + fence or abs(residual) <= HONEST * first.at(n)
+    ]
+    return _least_squares([n for n, _ in kept], [took for _, took in kept])
+
+
+def _medians_of_three(values: Sequence[float]) -> Sequence[float]:
+    if len(values) < 3:
+        return values
+    last = len(values) - 3
+    return [median(values[(begin := max(0, min(i - 1, last))) : begin + 3]) for i in range(len(values))]
 
 
 def _least_squares(rows: Sequence[int], took_ms: Sequence[float]) -> Line | None:

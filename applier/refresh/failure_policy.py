@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -31,6 +31,8 @@ class FailurePolicy:
     catalog: Catalog
     _noted: dict[int, tuple[RefreshMethod, RefreshReason, datetime | None]] = field(default_factory=dict)
     """The state of each stream table that was last written to the catalog."""
+    _paced: dict[int, int] = field(default_factory=dict)
+    """The version of schedule, SLA and tier for which it is stored when a stream table is due."""
 
     fills: Fills = field(init=False)
 
@@ -78,6 +80,18 @@ class FailurePolicy:
         self.catalog.stream_tables.suspend(row.pgt_id, error)
         metrics.SUSPENSIONS.inc()
 
+    def note_schedules(self, rows: Iterable[StreamTableRow]) -> None:
+        """Store when those are due whose schedule, SLA or tier was altered, or that this process has not seen yet."""
+        altered = [row for row in rows if self._paced.get(row.pgt_id) != row.pace_version]
+        if altered:
+            due = {
+                row.pgt_id: self.scheduler.next_refresh(row, row.refreshed_at) for row in altered if row.refreshed_at
+            }
+            self.catalog.history.note_due(due)
+            for row in altered:
+                self._paced[row.pgt_id] = row.pace_version
+                self._noted.pop(row.pgt_id, None)
+
     def note_success(self, result: RefreshResult) -> None:
         """Forget the failures of a stream table; write its method and next refresh to the catalog if they are new."""
         row, strategy = result.refresh.row, result.refresh.strategy
@@ -94,6 +108,9 @@ class FailurePolicy:
         pace = self.scheduler.note_measured(result, datetime.now(UTC))
         if pace is not None and pace.tier is not None and pace.for_ms == row.sla_ms and not row.tier_by_hand:
             row = replace(row, tier=pace.tier)
+        if self._paced.get(row.pgt_id) != row.pace_version:
+            # It was altered meanwhile: when it is due is stored once more.
+            self._paced.pop(row.pgt_id, None)
         state = method, reason, self.scheduler.next_refresh(row, result.refresh.as_of)
         if noted != state:
             self.catalog.history.note_state(row.pgt_id, method.value, reason.value, state[2])

@@ -20,7 +20,7 @@ from applier.refresh.pace import Pace, pace_after
 from applier.refresh.refresh import Refresh, RefreshResult, initiated_by
 from applier.refresh.refresh_planner import is_long_refresh
 from applier.refresh.schedule import CONTINUOUS_S, Timed
-from applier.refresh.strategy import RefreshMethod
+from applier.refresh.strategy import NEW_CONTENT, RefreshMethod
 from applier.refresh.tick_load import TickLoad
 from applier.refresh.tiers import (
     Pressure,
@@ -83,9 +83,9 @@ class Promises:
     _durations: dict[tuple[int, RefreshMethod], deque[float]] = field(default_factory=dict)
     _delays: dict[int, deque[float]] = field(default_factory=dict)
     """Milliseconds from the start of a refresh until its rows were visible; others of its tick are waited for."""
-    _paces: dict[int, Pace] = field(default_factory=dict)
-    _pressures: dict[int, tuple[float, Pressure]] = field(default_factory=dict)
-    """What the last refreshes say about a tier, and for which SLA."""
+    _paces: dict[int, tuple[int, Pace]] = field(default_factory=dict)
+    _pressures: dict[int, tuple[int, Pressure]] = field(default_factory=dict)
+    """What the last refreshes say about a tier, and for which version of schedule, SLA and tier, as the paces."""
     _waited: dict[int, int] = field(default_factory=dict)
     """Ticks that a refresh gave way to others."""
     _budget_ms: float = TICK_BUDGET_MS
@@ -139,7 +139,8 @@ class Promises:
         return factor * (self._pace(row).stretch if settings.auto_backoff else 1.0)
 
     def _pace(self, row: StreamTableRow) -> Pace:
-        return self._paces.get(row.pgt_id) or Pace(row.interval_stretch)
+        version, pace = self._paces.get(row.pgt_id, (None, Pace()))
+        return pace if version == row.pace_version else Pace(row.interval_stretch)
 
     def _delay_ms(self, pgt_id: int) -> float:
         delays = self._delays.get(pgt_id)
@@ -293,6 +294,8 @@ class Promises:
         self._beside.pop(row.pgt_id, None)
         if not is_long_refresh(refresh):
             self._load.note_visible(now)
+        if refresh.strategy.reason in NEW_CONTENT:
+            self._forget_durations(row.pgt_id)
         if refresh.strategy.method is not RefreshMethod.NO_DATA:
             key = row.pgt_id, refresh.strategy.method
             self._durations.setdefault(key, deque(maxlen=RECENT)).append(took_ms)
@@ -303,7 +306,7 @@ class Promises:
         is_scheduled = initiated_by(refresh) in ("SCHEDULER", "SELF_MONITOR")
         if has_changes and is_scheduled and row.pgt_id not in self._catching_up:
             self._follow_pace(row, schedule, took_ms)
-        stored = AssignedPace(row.assigned_tier, row.assigned_for_ms, row.interval_stretch)
+        stored = AssignedPace(row.assigned_tier, row.assigned_for_ms, row.interval_stretch, row.pace_version)
         pace = replace(stored, interval_stretch=self._pace(row).stretch)
         if tier is not Tier(row.tier):
             pace = replace(pace, tier=tier.value, for_ms=row.sla_ms)
@@ -320,16 +323,17 @@ class Promises:
         if row.tier_by_hand or not self.settings().tiered_scheduling:
             return tier
         cycle = SlaSample(row.sla_ms, age_ms, took_ms, schedule)
-        sla_ms, pressure = self._pressures.get(row.pgt_id, (row.sla_ms, Pressure()))
-        tier, pressure = reassign(tier, pressure if sla_ms == row.sla_ms else Pressure(), cycle)
-        self._pressures[row.pgt_id] = row.sla_ms, pressure
+        version, pressure = self._pressures.get(row.pgt_id, (row.pace_version, Pressure()))
+        tier, pressure = reassign(tier, pressure if version == row.pace_version else Pressure(), cycle)
+        self._pressures[row.pgt_id] = row.pace_version, pressure
         return tier
 
     def _follow_pace(self, row: StreamTableRow, schedule: Timed, took_ms: float) -> None:
         settings, before = self.settings(), self._pace(row)
         factor = factor_of(Tier(row.tier)) if settings.tiered_scheduling and row.tier != Tier.FROZEN.value else 1.0
         interval_ms = stretched_s(schedule, factor) * 1000
-        pace = self._paces[row.pgt_id] = pace_after(before, took_ms, interval_ms, stretches=settings.auto_backoff)
+        pace = pace_after(before, took_ms, interval_ms, stretches=settings.auto_backoff)
+        self._paces[row.pgt_id] = row.pace_version, pace
         if pace.is_behind and not before.is_behind:
             about = {"took_ms": round(took_ms), "interval_ms": round(interval_ms)}
             self.alert(AlertEvent.SCHEDULER_FALLING_BEHIND, pgt_id=row.pgt_id, **about)
@@ -340,9 +344,12 @@ class Promises:
 
     def forget(self, pgt_id: int) -> None:
         """Forget a stream table that was dropped, resumed or has a new query."""
-        for method in RefreshMethod:
-            self._durations.pop((pgt_id, method), None)
+        self._forget_durations(pgt_id)
         for held in (self._delays, self._paces, self._pressures, self._waited, self._beside):
             held.pop(pgt_id, None)
         for noted in (self._catching_up, self._warned):
             noted.discard(pgt_id)
+
+    def _forget_durations(self, pgt_id: int) -> None:
+        for method in RefreshMethod:
+            self._durations.pop((pgt_id, method), None)

@@ -105,6 +105,7 @@ class RefreshResult:
             fresh_until=refresh.row.fresh_until if refresh.row.lsn else None,
             request=refresh.row.reinit_requested_at,
             source_rows=refresh.source_rows,
+            sla_ms=refresh.row.sla_ms,
         )
 
 

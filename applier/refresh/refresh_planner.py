@@ -183,6 +183,10 @@ class RefreshPlanner:
         source_rows = self.traces.rows(table.sources)
         return self.costs.find(table).predict(changes, source_rows, now, self.limits().prediction)
 
+    def forget(self, pgt_id: int) -> None:
+        """Forget what a stream table cost that was dropped."""
+        self.costs.forget(pgt_id)
+
     def learn(self, result: RefreshResult) -> None:
         """Remember the time that a refresh took."""
         refresh = result.refresh

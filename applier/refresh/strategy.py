@@ -73,6 +73,18 @@ class RefreshReason(Enum):
     """What it reads was altered, and it follows."""
 
 
+NEW_CONTENT = frozenset(
+    {
+        RefreshReason.INITIAL,
+        RefreshReason.DEFINITION_CHANGED,
+        RefreshReason.REINITIALIZE,
+        RefreshReason.AUTO_SCHEMA_EVOLUTION,
+    }
+)
+"""Reasons of full refreshes with which another query or other rows begin: what was measured before says nothing about
+them. `pgtrickle._is_new_content` knows the same."""
+
+
 class FullForbidden(TrickleError):
     """full_policy = 'error', and only a full refresh is possible."""
 

@@ -108,6 +108,9 @@ class PlannerPort(Protocol):
     def learn(self, result: RefreshResult) -> None:
         """Remember the time that a refresh took."""
 
+    def forget(self, pgt_id: int) -> None:
+        """Forget what a stream table cost that was dropped."""
+
 
 class ComputerPort(Protocol):
     """Computes the rows of refreshes."""
@@ -178,6 +181,9 @@ class FailuresPort(Protocol):
     def note_success(self, result: RefreshResult) -> None:
         """Forget the failures of a stream table."""
 
+    def note_schedules(self, rows: Iterable[StreamTableRow]) -> None:
+        """Store when the stream tables are due whose schedule, SLA or tier was altered."""
+
 
 def run_tick(
     *,
@@ -205,6 +211,7 @@ def run_tick(
     for pgt_id in tables.forget_dropped([] if vouch.has_lost_history else rows):
         writer.forget(pgt_id)
         computer.forget(pgt_id)
+        planner.forget(pgt_id)
     admitted, unlike = vouch.admit(rows)
     planned, refused = tables.load(admitted)
     for row, error in [*unlike, *refused]:
@@ -213,6 +220,7 @@ def run_tick(
             writer.give_up(row.pgt_id)
         else:
             failures.fail(row, error)
+    failures.note_schedules(row for row, _ in planned)
     refreshes: list[Refresh] = []
     for row, table in planned:
         if computer.is_running(table.id) or writer.is_writing(table.id):

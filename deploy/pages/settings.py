@@ -29,7 +29,8 @@ SELECT name, value, source, default_value, min_value, max_value, pending_restart
 
 The first place in this order that has a value wins: flag, environment, `set_setting`, `ALTER DATABASE`, default.
 `set_setting` rejects values out of bounds. PostgreSQL cannot check what `ALTER DATABASE` stores: a program that starts
-with such a value reports the problem, a running one logs it and keeps the old value.
+with such a value reports the problem, a running one logs it and keeps the old value. `pending_restart` marks what a
+running program will use only after a restart: another value, not another text of the same one.
 
 The column *SQL* says whether a setting can be stored in the database:
 

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
+from applier.catalog.database import Database
 from applier.catalog.install import install_catalog
 from applier.runtime.live_settings import LiveSettings, read_stored
 from applier.settings import ApplierSettings
@@ -60,6 +61,25 @@ def test_a_setting_is_taken_from_the_nearest_place(
     db.execute(sql.SQL("ALTER DATABASE {} SET pg_trickle.pipeline_batch_size = 'lots'").format(name))
     with pytest.raises(SettingsError, match=r"pipeline_batch_size.*in the database"):
         LiveSettings({"database_url": database})
+
+
+def test_what_is_in_effect_is_not_pending(db: Connection, database: str) -> None:
+    def pending() -> list[str]:
+        return [str(row[0]) for row in db.execute("SELECT name FROM pgtrickle.settings() WHERE pending_restart")]
+
+    name = sql.Identifier(db.info.dbname)
+    for setting in ("publish_sink = 'Off'", "staging_rows = '0500'", "prediction_ratio = '02.50'"):
+        db.execute(sql.SQL("ALTER DATABASE {} SET pg_trickle.").format(name) + sql.SQL(setting))
+    own = Database(database)
+    LiveSettings({"database_url": database}).report(own)
+    own.close()
+    db.execute("SELECT pg_advisory_lock(1885828208, 0)")  # as an applier that runs
+    assert db.execute("SELECT value FROM pgtrickle.settings() WHERE name = 'staging_rows'").fetchone() == ("500",)
+    assert pending() == []
+    # One that needs no restart is not pending either.
+    db.execute("SELECT pgtrickle.set_setting('staging_rows', '501'), pgtrickle.set_setting('prediction_ratio', '3')")
+    db.execute(sql.SQL("ALTER DATABASE {} RESET pg_trickle.publish_sink").format(name))
+    assert pending() == ["publish_sink", "staging_rows"]
 
 
 @pytest.mark.parametrize(

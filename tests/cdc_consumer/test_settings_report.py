@@ -47,11 +47,22 @@ def test_each_setting_with_its_source(make_consumer: MakeConsumer, db: Connectio
     consumer = make_consumer(linger_ms=7, kafka_options='{"client.id": "hush"}')
     goes_by(db, consumer)
     assert shown(db, "linger_ms") == ("5", "default", False)
+    # Other texts of what the program reads from them.
+    name = db.info.dbname
+    for setting in ("ring_buffer_slots = ' 065536 '", """publications = '["pg_trickle", "more" ]'"""):
+        db.execute(f"ALTER DATABASE {name} SET pg_trickle.{setting}".encode())
     consumer.start()
     assert shown(db, "linger_ms") == ("7", "environment", False)
     assert shown(db, "heartbeat_ms") == ("500", "setting", False)
     assert shown(db, "batch_max_rows") == ("10000", "default", False)
+    assert shown(db, "ring_buffer_slots") == ("65536", "database", False)
+    assert shown(db, "publications") == ("pg_trickle,more", "database", False)
+    pending = "SELECT name FROM pgtrickle.settings() WHERE pending_restart"
+    assert db.execute(pending.encode()).fetchall() == []
     db.execute("SELECT pgtrickle.set_setting('batch_max_rows', '9'), pgtrickle.set_setting('linger_ms', '8')")
+    db.execute(f"ALTER DATABASE {name} RESET pg_trickle.publications".encode())
+    db.execute(f"ALTER DATABASE {name} SET pg_trickle.ring_buffer_slots = '65537'".encode())
+    assert db.execute(pending.encode()).fetchall() == [("batch_max_rows",), ("publications",), ("ring_buffer_slots",)]
     assert shown(db, "batch_max_rows") == ("10000", "default", True)
     assert shown(db, "linger_ms") == ("7", "environment", False)
     reported: dict[str, str] = dict(
@@ -167,3 +178,12 @@ def test_each_source_shows_the_sessions_that_failed(make_consumer: MakeConsumer,
     assert shown(db, "linger_ms") == ("6", "environment", False)
     blocked = "SELECT DISTINCT blocked_reason FROM pgtrickle.wal_source_status()"
     until(lambda: db.execute(blocked).fetchall() == [(None,)], "nothing prevents them")
+    # Another process goes on counting.
+    beat = "SELECT beat_at FROM pgtrickle.pgt_consumer_beats"
+    consumer.kill()
+    consumer.start()
+    begun = db.execute("SELECT clock_timestamp()").fetchone()
+    until(lambda: (db.execute(beat).fetchone() or ()) > (begun or ()), "it beats")
+    assert shows(2, 2, True, True, True)
+    db.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+    until(lambda: shows(3, 3, True, True, True), "one more failed")

@@ -116,6 +116,11 @@ def test_other_columns_are_built_separately_and_swapped(db: Connection, stack: S
     columns = one(db, "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute"
                       " WHERE attrelid = 'listed_parts'::regclass AND attnum > 0")  # fmt: skip
     assert columns == "name id price weight"
+    # What refreshes of the replaced table took says nothing about this one.
+    costs = (
+        "SELECT bool_or(of_replaced) AND NOT bool_and(of_replaced) FROM pgtrickle.get_refresh_history('listed_parts')"
+    )
+    assert one(db, costs) is True
     assert one(db, "SELECT indexdef FROM pg_indexes WHERE indexname = 'listed_by_name'") == (
         "CREATE INDEX listed_by_name ON public.listed_parts USING btree (name)"
     )

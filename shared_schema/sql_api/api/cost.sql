@@ -1,39 +1,75 @@
 -- What refreshes cost by the history, and what follows from it: applier/refresh/cost_model.py predicts from the same rows.
 
--- The refreshes of a stream table that a prediction may rest on, since its last new query: the newest differential ones of the
--- window with their change rows, and the last full ones with the rows of the sources. A repair computes the delta as well.
+-- Whether a full refresh was the first one of another query or of other rows: nothing that was measured before counts. As in
+-- applier/refresh/strategy.py.
+CREATE OR REPLACE FUNCTION pgtrickle._is_new_content(refresh_reason text) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT refresh_reason IN ('INITIAL', 'DEFINITION_CHANGED', 'REINITIALIZE', 'AUTO_SCHEMA_EVOLUTION')
+$$;
+
+-- The refreshes of a stream table that a prediction may rest on, since its query or all of its rows were new: the newest
+-- differential ones of the window with their change rows, of each size (power of two) 50, so that the many small ones leave
+-- room for the few large ones; and the last full ones with the rows of the sources. A repair computes the delta as well.
 CREATE OR REPLACE FUNCTION pgtrickle._measured_costs(stream_table bigint, prediction_window interval)
 RETURNS TABLE (at timestamptz, is_full boolean, row_count bigint, compute_ms double precision, write_ms double precision)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH since AS (
         SELECT coalesce(max(h.refresh_id), 0) AS refresh_id FROM pgtrickle.pgt_refresh_history h
-        WHERE h.pgt_id = stream_table AND h.action = 'FULL' AND h.refresh_reason = 'DEFINITION_CHANGED')
-    (SELECT h.start_time, false, h.rows_in, h.compute_ms, h.write_ms FROM pgtrickle.pgt_refresh_history h, since
-     WHERE h.pgt_id = stream_table AND h.refresh_id > since.refresh_id AND h.action = 'DIFFERENTIAL'
-       AND h.status = 'COMPLETED' AND h.rows_in > 0 AND h.compute_ms IS NOT NULL AND h.write_ms IS NOT NULL
-       AND h.start_time >= clock_timestamp() - prediction_window
-     ORDER BY h.refresh_id DESC LIMIT 500)
+        WHERE h.pgt_id = stream_table AND h.action = 'FULL' AND NOT h.of_replaced AND h.status = 'COMPLETED'
+          AND pgtrickle._is_new_content(h.refresh_reason)
+    ), measured AS NOT MATERIALIZED (
+        SELECT h.* FROM pgtrickle.pgt_refresh_history h, since
+        WHERE h.pgt_id = stream_table AND h.refresh_id >= since.refresh_id AND NOT h.of_replaced AND h.status = 'COMPLETED'
+          AND h.compute_ms IS NOT NULL AND h.write_ms IS NOT NULL)
+    SELECT d.start_time, false, d.rows_in, d.compute_ms, d.write_ms FROM (
+        SELECT n.*, row_number() OVER (PARTITION BY length(ltrim(n.rows_in::bit(64)::text, '0')) ORDER BY n.refresh_id DESC)
+               AS place
+        FROM (SELECT m.* FROM measured m
+              WHERE m.action = 'DIFFERENTIAL' AND m.rows_in > 0 AND m.start_time >= clock_timestamp() - prediction_window
+              ORDER BY m.refresh_id DESC LIMIT 5000) n) d
+    WHERE d.place <= 50
     UNION ALL
-    (SELECT h.start_time, true, h.source_rows, h.compute_ms, h.write_ms FROM pgtrickle.pgt_refresh_history h, since
-     WHERE h.pgt_id = stream_table AND h.refresh_id > since.refresh_id AND h.action = 'FULL' AND h.status = 'COMPLETED'
-       AND h.refresh_reason <> 'REPAIR' AND h.source_rows IS NOT NULL AND h.compute_ms IS NOT NULL
-       AND h.write_ms IS NOT NULL
-     ORDER BY h.refresh_id DESC LIMIT 3)
+    (SELECT m.start_time, true, m.source_rows, m.compute_ms, m.write_ms FROM measured m
+     WHERE m.action = 'FULL' AND m.refresh_reason <> 'REPAIR' AND m.source_rows IS NOT NULL
+     ORDER BY m.refresh_id DESC LIMIT 3)
 $$;
 
--- milliseconds = intercept + slope * rows by least squares, without the samples whose residual is an outlier (1.5 times the
--- distance of the quartiles). NULL where the slope is undefined. `is_line`: it grows, and explains half of the variance.
+-- The newest refreshes of a stream table that took some time, since its query or all of its rows were new.
+CREATE OR REPLACE FUNCTION pgtrickle._newest_refreshes(stream_table bigint, most integer)
+RETURNS TABLE (refresh_id bigint, action text, took_ms double precision, is_new_content boolean)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT n.refresh_id, n.action, n.took_ms, n.is_new_content
+    FROM (SELECT k.*, max(k.refresh_id) FILTER (WHERE k.is_new_content) OVER () AS since
+          FROM (SELECT h.refresh_id, h.action, h.compute_ms + h.write_ms AS took_ms,
+                       pgtrickle._is_new_content(h.refresh_reason) AS is_new_content
+                FROM pgtrickle.pgt_refresh_history h
+                WHERE h.pgt_id = stream_table AND h.status = 'COMPLETED' AND NOT h.of_replaced
+                  AND h.action NOT IN ('NO_DATA', 'SKIP') AND h.compute_ms IS NOT NULL AND h.write_ms IS NOT NULL
+                ORDER BY h.refresh_id DESC LIMIT most) k) n
+    WHERE n.refresh_id >= coalesce(n.since, 0)
+$$;
+
+-- milliseconds = intercept + slope * rows by least squares, without outliers: samples whose residual is beyond 1.5 times the
+-- distance of the quartiles and more than half of the line. For the first line each time is the median of it and its two
+-- neighbours by size. NULL where the slope is undefined. `is_line`: it grows, and explains half of the variance.
 CREATE OR REPLACE FUNCTION pgtrickle._cost_line(row_counts double precision[], took_ms double precision[],
     OUT slope double precision, OUT intercept double precision, OUT r2 double precision, OUT is_line boolean)
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    WITH sample AS (SELECT u.x, u.y FROM unnest(row_counts, took_ms) AS u(x, y)),
-    line AS (SELECT regr_slope(s.y, s.x) AS m, regr_intercept(s.y, s.x) AS b FROM sample s),
-    residual AS (SELECT s.x, s.y, s.y - (l.b + l.m * s.x) AS r FROM sample s, line l WHERE l.m IS NOT NULL),
+    WITH sample AS (
+        SELECT u.x, u.y, coalesce(lag(u.y) OVER w, lead(u.y, 2) OVER w) AS a, coalesce(lead(u.y) OVER w, lag(u.y, 2) OVER w) AS c
+        FROM unnest(row_counts, took_ms) AS u(x, y) WINDOW w AS (ORDER BY u.x, u.y)),
+    smooth AS (
+        SELECT s.x, CASE WHEN s.a IS NULL OR s.c IS NULL THEN s.y
+                         ELSE greatest(least(s.a, s.y), least(greatest(s.a, s.y), s.c)) END AS y FROM sample s),
+    line AS (SELECT regr_slope(s.y, s.x) AS m, regr_intercept(s.y, s.x) AS b FROM smooth s),
+    residual AS (SELECT s.x, s.y, l.b + l.m * s.x AS fitted, s.y - (l.b + l.m * s.x) AS r
+                 FROM sample s, line l WHERE l.m IS NOT NULL),
     fence AS (SELECT percentile_cont(0.25) WITHIN GROUP (ORDER BY r.r) AS low,
                      percentile_cont(0.75) WITHIN GROUP (ORDER BY r.r) AS high FROM residual r),
     cut AS (SELECT regr_slope(r.y, r.x) AS m, regr_intercept(r.y, r.x) AS b, regr_r2(r.y, r.x) AS r2
             FROM residual r, fence f
-            WHERE r.r BETWEEN f.low - 1.5 * (f.high - f.low) - 0.001 AND f.high + 1.5 * (f.high - f.low) + 0.001)
+            WHERE r.r BETWEEN f.low - 1.5 * (f.high - f.low) - 0.001 AND f.high + 1.5 * (f.high - f.low) + 0.001
+               OR abs(r.r) <= 0.5 * r.fitted)
     SELECT c.m, c.b, c.r2, coalesce(c.m > 0 AND c.r2 >= 0.5, false) FROM cut c
 $$;
 
@@ -109,45 +145,49 @@ COMMENT ON VIEW pgtrickle.df_threshold_advice IS
     'What a differential refresh costs per stream table (milliseconds = intercept + slope * change rows), what a full one costs, and which auto_threshold follows.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.recommend_refresh_mode(
-    name text, search_path text DEFAULT pg_catalog.current_setting('search_path'))
+    name text DEFAULT NULL, search_path text DEFAULT pg_catalog.current_setting('search_path'))
 RETURNS TABLE (stream_table text, current_mode text, recommended_mode text, reason text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    st      pgtrickle.pgt_stream_tables := pgtrickle._stream_table(name, search_path);
+    wanted  bigint := (SELECT (pgtrickle._stream_table(name, search_path)).pgt_id WHERE name IS NOT NULL);
     fewest  integer := pgtrickle._setting('prediction_min_samples')::integer;
     ratio   double precision := pgtrickle._setting('prediction_ratio')::double precision;
     cost    record;
-    last    text := (SELECT h.action FROM pgtrickle.pgt_refresh_history h
-                     WHERE h.pgt_id = st.pgt_id AND h.status = 'COMPLETED' AND h.action <> 'SKIP'
-                     ORDER BY h.refresh_id DESC LIMIT 1);
 BEGIN
-    SELECT a.* INTO cost FROM pgtrickle._cost_advice() a WHERE a.pgt_id = st.pgt_id;
-    stream_table := cost.name;
-    current_mode := st.refresh_mode;
-    IF last = 'FULL_IN_POSTGRES' THEN
-        recommended_mode := st.refresh_mode;
-        reason := 'PostgreSQL runs the query: it cannot be maintained incrementally';
-    ELSIF cost.samples < fewest OR cost.full_ms IS NULL THEN
-        recommended_mode := st.refresh_mode;
-        reason := format('not known yet: %s of %s differential refreshes within prediction_window, %s full refresh',
-                         cost.samples, fewest, CASE WHEN cost.full_ms IS NULL THEN 'no' ELSE 'a' END);
-    ELSIF cost.median_ms > ratio * cost.full_ms THEN
-        recommended_mode := 'FULL';
-        reason := format('half of its differential refreshes take more than %s ms, a full one about %s ms',
-                         round(cost.median_ms), round(cost.full_ms));
-    ELSIF cost.slope IS NULL OR cost.break_even_rows >= cost.source_rows THEN
-        recommended_mode := CASE st.refresh_mode WHEN 'IMMEDIATE' THEN 'IMMEDIATE' ELSE 'DIFFERENTIAL' END;
-        reason := format('a differential refresh takes about %s ms, a full one about %s ms, however many rows change',
-                         round(cost.median_ms), round(cost.full_ms));
-    ELSE
-        recommended_mode := 'AUTO';
-        reason := format('a differential refresh takes about %s ms, a full one about %s ms is cheaper from %s change rows on',
-                         round(cost.median_ms), round(cost.full_ms), cost.break_even_rows);
-    END IF;
-    RETURN NEXT;
+    FOR cost IN
+        SELECT a.*, s.refresh_mode, (SELECT h.action FROM pgtrickle.pgt_refresh_history h
+                                     WHERE h.pgt_id = s.pgt_id AND h.status = 'COMPLETED' AND h.action <> 'SKIP'
+                                     ORDER BY h.refresh_id DESC LIMIT 1) AS last
+        FROM pgtrickle._cost_advice() a JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)
+        WHERE a.pgt_id = wanted OR (wanted IS NULL AND s.replaces IS NULL) ORDER BY a.name
+    LOOP
+        stream_table := cost.name;
+        current_mode := cost.refresh_mode;
+        IF cost.last = 'FULL_IN_POSTGRES' THEN
+            recommended_mode := cost.refresh_mode;
+            reason := 'PostgreSQL runs the query: it cannot be maintained incrementally';
+        ELSIF cost.samples < fewest OR cost.full_ms IS NULL THEN
+            recommended_mode := cost.refresh_mode;
+            reason := format('not known yet: %s of %s differential refreshes within prediction_window, %s full refresh',
+                             cost.samples, fewest, CASE WHEN cost.full_ms IS NULL THEN 'no' ELSE 'a' END);
+        ELSIF cost.median_ms > ratio * cost.full_ms THEN
+            recommended_mode := 'FULL';
+            reason := format('half of its differential refreshes take more than %s ms, a full one about %s ms',
+                             round(cost.median_ms), round(cost.full_ms));
+        ELSIF cost.slope IS NULL OR cost.break_even_rows >= cost.source_rows THEN
+            recommended_mode := CASE cost.refresh_mode WHEN 'IMMEDIATE' THEN 'IMMEDIATE' ELSE 'DIFFERENTIAL' END;
+            reason := format('a differential refresh takes about %s ms, a full one about %s ms, however many rows change',
+                             round(cost.median_ms), round(cost.full_ms));
+        ELSE
+            recommended_mode := 'AUTO';
+            reason := format('a differential refresh takes about %s ms, a full one about %s ms is cheaper from %s change rows on',
+                             round(cost.median_ms), round(cost.full_ms), cost.break_even_rows);
+        END IF;
+        RETURN NEXT;
+    END LOOP;
 END $$;
 COMMENT ON FUNCTION pgtrickle.recommend_refresh_mode IS
-    'Recommend the refresh mode of a stream table from the times of its earlier refreshes, with the figures.';
+    'Recommend the refresh mode of a stream table, or with NULL of every one, from the times of earlier refreshes, with the figures.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.recommend_schedule(
     name text, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS jsonb
@@ -161,18 +201,17 @@ DECLARE
     seconds  integer;
 BEGIN
     WITH newest AS (
-        SELECT h.compute_ms + h.write_ms AS ms FROM pgtrickle.pgt_refresh_history h
-        WHERE h.pgt_id = st.pgt_id AND h.status = 'COMPLETED' AND h.refresh_reason <> 'INITIAL'
-          AND h.compute_ms IS NOT NULL AND h.write_ms IS NOT NULL
-        ORDER BY h.refresh_id DESC LIMIT 500
+        SELECT n.took_ms AS ms FROM pgtrickle._newest_refreshes(st.pgt_id, 500) n WHERE NOT n.is_new_content
     ), middle AS (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY n.ms) AS ms FROM newest n)
     SELECT count(*) AS samples, min(m.ms) AS median_ms,
            percentile_cont(0.5) WITHIN GROUP (ORDER BY abs(n.ms - m.ms)) AS mad_ms,
-           percentile_cont(0.95) WITHIN GROUP (ORDER BY n.ms) AS p95_ms
+           percentile_disc(0.95) WITHIN GROUP (ORDER BY n.ms) AS p95_ms
     INTO took FROM newest n, middle m;
     usual := took.median_ms + 3 * 1.4826 * took.mad_ms;
-    -- A third of the interval stays free.
-    seconds := CASE WHEN took.samples >= fewest THEN greatest(1, least(ceil(1.5 * usual / 1000), 86400)) END;
+    -- A third of the interval stays free, up to a day. Times that lie far from each other have a small deviation where most
+    -- are alike: nineteen of twenty fit in any case. A shorter interval than a second means every tick.
+    seconds := CASE WHEN took.samples >= fewest
+                    THEN greatest(1, least(ceil(1.5 * usual / 1000), 86400), ceil(took.p95_ms / 1000)) END;
     RETURN jsonb_build_object(
         'name', format('%I.%I', st.pgt_schema, st.pgt_name), 'current_schedule', st.schedule,
         'recommended_schedule', seconds || 's', 'samples', took.samples,
@@ -180,10 +219,12 @@ BEGIN
         'p95_ms', round(took.p95_ms::numeric, 1),
         'reason', CASE WHEN seconds IS NULL
             THEN format('not known yet: %s of %s refreshes (schedule_recommendation_min_samples)', took.samples, fewest)
+            WHEN took.p95_ms > 1.5 * usual
+            THEN format('one refresh of twenty takes more than %s ms, most less than %s ms', round(took.p95_ms), round(usual))
             ELSE format('a refresh usually takes at most %s ms (median and three deviations)', round(usual)) END);
 END $$;
 COMMENT ON FUNCTION pgtrickle.recommend_schedule IS
-    'Recommend the shortest interval that refreshes of a stream table fit into, from the median and the deviation of their times.';
+    'Recommend the shortest interval that refreshes of a stream table fit into, from the median and the deviation of their times: from a second to a day, and never shorter than what 19 of 20 of them take.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.scheduler_diagnostics()
 RETURNS TABLE (counter text, value bigint, description text)

@@ -93,7 +93,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                WHEN NOT r.active THEN 'no program reads the slot: is pg-trickle-cdc running?'
                ELSE pgtrickle._consumer_problem()
            END,
-           -- What the consumer reported: its mode, and the sessions that failed since it started, the newest first.
+           -- What the consumer reported: its mode, and the sessions on its slot that failed, also before it was started, the newest first.
            pgtrickle._setting('mode'), b.last_error, b.last_error_at, coalesce(b.attempts, 0), b.attempted_at,
            l.leaves, l.incomplete, l.unpublished
     FROM sources s
@@ -105,7 +105,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     ORDER BY 1
 $$;
 COMMENT ON FUNCTION pgtrickle.wal_source_status IS
-    'Show how each source reaches the stream, what prevents it, the last error of the consumer and when it tried again. A partitioned source is one line with its leaf partitions counted. Sources in another database are not listed.';
+    'Show how each source reaches the stream, what prevents it, the last error of the consumer and when sessions failed (attempts counts them all, attempted_at has the last five), also before it was started anew. A partitioned source is one line with its leaf partitions counted. Sources in another database are not listed.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.health_check() RETURNS TABLE (check_name text, severity text, detail text)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -138,8 +138,8 @@ BEGIN
              WHEN NOT slot.active THEN 'no program reads slot ' || slot.slot_name || ': start pg-trickle-cdc run'
              ELSE pg_size_pretty(lag) || ' of log not yet acknowledged' END;
 
-    SELECT string_agg(format('%I.%I', s.pgt_schema, s.pgt_name) || ': ' || s.last_error_message, '; ') INTO found
-    FROM pgtrickle.pgt_stream_tables s WHERE s.status = 'SUSPENDED';
+    SELECT string_agg(concat_ws(': ', format('%I.%I', s.pgt_schema, s.pgt_name), s.last_error_message), '; ') INTO found
+    FROM pgtrickle.pgt_stream_tables s WHERE s.status = 'SUSPENDED' AND s.replaces IS NULL;
     RETURN QUERY SELECT 'error_tables', CASE WHEN found IS NULL THEN 'OK' ELSE 'ERROR' END,
         coalesce(found, 'no stream table is suspended');
 
@@ -152,7 +152,7 @@ BEGIN
     FROM pgtrickle.pgt_stream_tables s JOIN pgtrickle._freshness f USING (pgt_id)
     LEFT JOIN pgtrickle.pgt_runtime t USING (pgt_id)
     LEFT JOIN pgtrickle._tiers i USING (pgt_id)
-    WHERE pgtrickle._is_stale(s.status, i.tier, f.staleness, t.next_refresh_at)
+    WHERE s.replaces IS NULL AND pgtrickle._is_stale(s.status, i.tier, f.staleness, t.next_refresh_at)
       -- What is held on purpose is in the line of the gates.
       AND NOT EXISTS (SELECT FROM pgtrickle._held_by(s.pgt_id));
     RETURN QUERY SELECT 'stale_tables', CASE WHEN found IS NULL THEN 'OK' ELSE 'WARNING' END,

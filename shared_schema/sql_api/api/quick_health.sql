@@ -1,10 +1,7 @@
--- The health of everything in one row, for a monitor that asks one question.
+-- The health of everything in one row, for a monitor that asks one question. The status is the worst line of health_check().
 
 CREATE OR REPLACE VIEW pgtrickle.quick_health AS
-SELECT CASE WHEN NOT p.applier_alive OR NOT p.consumer_alive OR n.suspended OPERATOR(pg_catalog.>) 0
-                 OR l.severity OPERATOR(pg_catalog.=) 'ERROR' THEN 'ERROR'
-            WHEN n.stale OPERATOR(pg_catalog.>) 0 OR n.unequal OPERATOR(pg_catalog.>) 0 OR l.severity OPERATOR(pg_catalog.=) 'WARNING' THEN 'WARNING'
-            ELSE 'OK' END AS status,
+SELECT c.status,
        n.total, n.active, n.initializing, n.suspended, n.stale, n.paused,
        l.bytes AS slot_lag_bytes, p.applier_alive, p.consumer_alive,
        n.worst_staleness, n.stalest, n.unequal
@@ -33,13 +30,17 @@ CROSS JOIN (
     FROM pgtrickle._source_clock k) p
 -- No slot here is neither good nor bad: the sources may be in another database, and then consumer_alive says the rest.
 CROSS JOIN LATERAL (
-    SELECT lag.bytes, pgtrickle._slot_lag_severity(lag.bytes) AS severity
-    FROM (SELECT (SELECT pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), r.confirmed_flush_lsn)
-                  FROM pg_catalog.pg_replication_slots r
-                  WHERE r.slot_name OPERATOR(pg_catalog.=) pgtrickle._setting('slot')
-                    AND r.database OPERATOR(pg_catalog.=) pg_catalog.current_database()) AS bytes) lag) l;
+    SELECT (SELECT pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), r.confirmed_flush_lsn)
+            FROM pg_catalog.pg_replication_slots r
+            WHERE r.slot_name OPERATOR(pg_catalog.=) pgtrickle._setting('slot')
+              AND r.database OPERATOR(pg_catalog.=) pg_catalog.current_database()) AS bytes) l
+CROSS JOIN (
+    SELECT CASE WHEN pg_catalog.bool_or(h.severity OPERATOR(pg_catalog.=) 'ERROR') THEN 'ERROR'
+                WHEN pg_catalog.bool_or(h.severity OPERATOR(pg_catalog.=) 'WARNING') THEN 'WARNING'
+                ELSE 'OK' END AS status
+    FROM pgtrickle.health_check() h) c;
 COMMENT ON VIEW pgtrickle.quick_health IS
-    'One row: OK, WARNING or ERROR, how many stream tables are in which state or not equal to their query, the lag of the slot, whether both programs work, and the worst staleness.';
+    'One row: OK, WARNING or ERROR as the worst line of health_check(), how many stream tables are in which state or not equal to their query, the lag of the slot, whether both programs work, and the worst staleness.';
 
 -- Readers of the status may read this too.
 DO $$

@@ -164,7 +164,8 @@ BEGIN
     st.refresh_mode := coalesce(refresh_mode, st.refresh_mode);
     PERFORM pgtrickle._check_schedule(st.schedule);
     st.refresh_mode := pgtrickle._check_refresh_mode(st.refresh_mode);
-    UPDATE pgtrickle.pgt_stream_tables s SET schedule = st.schedule, refresh_mode = st.refresh_mode
+    UPDATE pgtrickle.pgt_stream_tables s
+    SET schedule = st.schedule, refresh_mode = st.refresh_mode, pace_version = s.pace_version + 1
     WHERE s.pgt_id = st.pgt_id AND (s.schedule, s.refresh_mode) IS DISTINCT FROM (st.schedule, st.refresh_mode);
     IF FOUND OR num_nulls(append_only, full_policy, auto_threshold, auto_evolve, sla, tier) < 6
        OR num_nulls(fuse, fuse_ceiling, fuse_sensitivity) < 3 THEN
@@ -289,7 +290,7 @@ BEGIN
         CONTINUE WHEN to_regclass(format('%I.%I', coming.pgt_schema, index.wanted)) IS NOT NULL;
         EXECUTE format('ALTER INDEX %I.%I RENAME TO %I', coming.pgt_schema, index.relname, index.wanted);
     END LOOP;
-    UPDATE pgtrickle.pgt_refresh_history h SET pgt_id = new_id WHERE h.pgt_id = going.pgt_id;
+    UPDATE pgtrickle.pgt_refresh_history h SET pgt_id = new_id, of_replaced = true WHERE h.pgt_id = going.pgt_id;
     -- What was asked for after the new one was begun may not be in its rows.
     UPDATE pgtrickle.pgt_reinitializations r SET pgt_id = new_id
     WHERE r.pgt_id = going.pgt_id AND r.requested_at > coming.created_at

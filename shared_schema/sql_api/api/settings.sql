@@ -43,6 +43,17 @@ BEGIN
     END IF;
 END $$;
 
+-- A value as the programs read it, so that two texts of one value are equal: 05 and 5, on and true, "a, b" and ["a","b"].
+CREATE OR REPLACE FUNCTION pgtrickle._comparable(kind text, value text) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN kind = 'boolean' AND value ~* '^\s*(true|t|yes|y|on|1|false|f|no|n|off|0)\s*$' THEN value::boolean::text
+        WHEN kind IN ('integer', 'number') AND value ~ '^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*$'
+            THEN trim_scale(value::numeric)::text
+        WHEN kind = 'list' THEN regexp_replace(btrim(value, '[]" '), '\s*"?\s*,\s*"?\s*', ',', 'g')
+        ELSE value END
+$$;
+
 CREATE OR REPLACE FUNCTION pgtrickle.settings()
 RETURNS TABLE (name text, value text, source text, default_value text, min_value numeric, max_value numeric,
                options text[], program text, live boolean, pending_restart boolean, description text)
@@ -53,9 +64,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT d.name, CASE WHEN k.known THEN coalesce(u.value, s.value, d.default_value) END,
            CASE WHEN k.known THEN coalesce(u.source, s.source, 'default') ELSE 'not reported' END,
            d.default_value, d.min_value, d.max_value, d.options, coalesce(u.program, d.program), d.live,
-           -- A running program whose value came from the database or is the default, and would differ after a restart.
-           coalesce(u.source NOT IN ('flag', 'environment')
-                    AND coalesce(s.value, d.default_value) IS DISTINCT FROM u.value, false),
+           -- A running program whose value came from the database or is the default, and would differ after a restart. What
+           -- is its default now is its default then, whatever is known of defaults here.
+           coalesce(NOT d.live AND u.source NOT IN ('flag', 'environment') AND (s.value IS NOT NULL OR u.source <> 'default')
+                    AND pgtrickle._comparable(d.kind, coalesce(s.value, d.default_value))
+                        IS DISTINCT FROM pgtrickle._comparable(d.kind, u.value), false),
            d.description
     FROM pgtrickle.pgt_setting_definitions d
     LEFT JOIN pgtrickle._stored_settings() s ON s.name = d.name

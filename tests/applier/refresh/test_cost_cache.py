@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import pytest
+
 from applier.plan.stream_table import StreamTable
 from applier.refresh.cost_cache import CostCache
 from applier.refresh.cost_model import CostModel, DifferentialCost, FullCost
 from applier.refresh.refresh import RefreshResult, WriteTime
-from applier.refresh.strategy import RefreshMethod, RefreshReason, Strategy
+from applier.refresh.strategy import NEW_CONTENT, RefreshMethod, RefreshReason, Strategy
 
 NOW = datetime(2026, 5, 17, tzinfo=UTC)
 
@@ -46,15 +48,23 @@ def test_the_least_recently_used_is_forgotten() -> None:
         loaded.append(pgt_id)
         return CostModel()
 
-    cache = CostCache(load, lambda: 2)
+    capacity = 2
+    cache = CostCache(load, lambda: capacity)
     one, two, three = table(1), table(2), table(3)
     for asked in (one, two, one, three, one, two):
         cache.find(asked)
     assert loaded == [1, 2, 3, 2]
     assert cache.counters == {"cost_cache_entries": 2, "cost_cache_hits": 2, "cost_cache_misses": 4}
     # A new plan of the same stream table has other costs.
-    cache.find(table(2))
+    again = table(2)
+    cache.find(again)
     assert loaded[-1] == 2 and cache.misses == 5
+    # A smaller capacity is kept at the next use, also of a model that is there, and what was dropped is forgotten.
+    capacity = 1
+    cache.find(again)
+    assert cache.counters == {"cost_cache_entries": 1, "cost_cache_hits": 3, "cost_cache_misses": 5}
+    cache.forget(2)
+    assert cache.counters["cost_cache_entries"] == 0
 
 
 def test_what_is_committed_is_learnt_by_the_method_that_was_executed() -> None:
@@ -69,3 +79,15 @@ def test_what_is_committed_is_learnt_by_the_method_that_was_executed() -> None:
     cache.learn(result(one, RefreshMethod.DIFFERENTIAL, write_ms=None))
     assert list(model.fulls) == [FullCost(120.0, 50_000)]
     assert list(model.differentials) == [DifferentialCost(NOW, 3_000, 100.0, 20.0)]
+    # Of an earlier plan.
+    cache.learn(result(table(1), RefreshMethod.DIFFERENTIAL))
+    assert cache.find(one) is model and len(model.differentials) == 1
+
+
+@pytest.mark.parametrize("reason", sorted(NEW_CONTENT, key=str))
+def test_what_was_measured_before_all_rows_were_new_says_nothing(reason: RefreshReason) -> None:
+    one = table(1)
+    cache = CostCache(lambda _: CostModel.of([DifferentialCost(NOW, 9, 9, 9)], [FullCost(9, 9)]), lambda: 2)
+    cache.find(one)
+    cache.learn(result(one, RefreshMethod.FULL, reason))
+    assert cache.find(one) == CostModel.of([], [FullCost(120.0, 50_000)])

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from applier.refresh.cost_model import CostModel, DifferentialCost, FullCost, PredictionLimits, fit_line
+from applier.refresh.cost_model import (
+    SAMPLES_OF_SIZE,
+    CostModel,
+    DifferentialCost,
+    FullCost,
+    PredictionLimits,
+    fit_line,
+)
 from applier.refresh.strategy import (
     FullPolicy,
     RefreshInputs,
@@ -137,9 +144,7 @@ def test_a_sawtooth_does_not_flap(chance: random.Random) -> None:
     for step in range(120):
         changes = 1_500 + 1_500 * (step % 10)
         assert choose(model, changes).method is RefreshMethod.DIFFERENTIAL
-        model.differentials.append(
-            cost(changes, (100 + changes * 0.1) * chance.uniform(0.8, 1.2), chance.uniform(5, 15))
-        )
+        model.add(cost(changes, (100 + changes * 0.1) * chance.uniform(0.8, 1.2), chance.uniform(5, 15)))
 
 
 @settings(max_examples=15)
@@ -151,7 +156,7 @@ def test_a_burst_changes_no_later_decision(chance: random.Random, burst_at: int)
         changes = 1_500 + 1_500 * (step % 10)
         assert choose(model, changes).method is RefreshMethod.DIFFERENTIAL
         took = 200_000.0 if step == burst_at else (100 + changes * 0.1) * chance.uniform(0.8, 1.2)
-        model.differentials.append(cost(changes, took))
+        model.add(cost(changes, took))
 
 
 def test_a_costly_load_stays_full_while_full_times_vary() -> None:
@@ -162,6 +167,35 @@ def test_a_costly_load_stays_full_while_full_times_vary() -> None:
         methods.add(chosen.method)
         model.fulls.append(FullCost(2_000 * chance.uniform(0.5, 2.0), SOURCE_ROWS))
     assert methods == {RefreshMethod.FULL}
+
+
+@settings(max_examples=15)
+@given(st.integers())
+def test_few_large_ones_decide_among_many_small_ones_and_a_single_spike_does_not(seed: int) -> None:
+    """Times of large refreshes vary by more than all of a small one; one of which the machine paused is cut."""
+    chance = random.Random(seed)
+    large = [cost(n, (50 + n * 0.1) * chance.uniform(0.75, 1.25)) for n in (20_000, 25_000, 32_000, 40_000)]
+    small = [cost(chance.randint(10, 900), chance.uniform(49, 51), chance.uniform(9, 11)) for _ in range(600)]
+    # 3 000 ms are reached at about 30 000 rows.
+    model = CostModel.of([*large, *small], FULLS)
+    assert [choose(model, n).reason.name for n in (10_000, 60_000)] == ["INCREMENTAL", "PREDICTED_COST"]
+    # Also where one of the large ones was paused.
+    model.add(cost(31_000, 200_000))
+    assert [choose(model, n).reason.name for n in (10_000, 60_000)] == ["INCREMENTAL", "PREDICTED_COST"]
+    usual = [cost(n, (50 + n * 0.01) * chance.uniform(0.75, 1.25)) for n in (20_000, 25_000, 32_000, 40_000)]
+    spike = cost(chance.choice([15, 700, 15_000, 30_000, 45_000]), 60_000)
+    spoilt = CostModel.of([*usual, *small[:100], spike, *small[100:]], FULLS)
+    assert [choose(spoilt, n).method for n in (10_000, 60_000)] == [RefreshMethod.DIFFERENTIAL] * 2
+
+
+def test_small_ones_do_not_displace_large_ones_and_of_a_size_the_newest_count() -> None:
+    model = CostModel.of(LINEAR, FULLS)
+    for n in range(2 * SAMPLES_OF_SIZE):
+        model.add(cost(40 + n % 20, n))
+    assert model.differentials[: len(LINEAR)] == LINEAR
+    assert [one.compute_ms for one in model.differentials[len(LINEAR) :]] == [
+        *range(SAMPLES_OF_SIZE, 2 * SAMPLES_OF_SIZE)
+    ]
 
 
 def test_outliers_are_cut_and_the_rest_is_exact() -> None:

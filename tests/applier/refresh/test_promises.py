@@ -295,8 +295,27 @@ def test_a_refresh_without_changes_says_nothing_about_the_pace() -> None:
 
 def test_what_was_counted_for_another_sla_does_not_count() -> None:
     promises, stored = Promises(), row(sla_ms=30_000, tier="warm")
-    for sla_ms in (30_000, 30_000, 29_000, 29_000):
-        assert finish(promises, replace(stored, sla_ms=sla_ms), age_s=45).tier == "warm"
+    for version in (1, 1, 2, 2):
+        assert finish(promises, replace(stored, pace_version=version), age_s=45).tier == "warm"
+
+
+def test_another_schedule_is_not_stretched_for_what_the_earlier_one_was() -> None:
+    promises = Promises()
+    stored = finish(promises, row(), age_s=1, took_s=12)
+    assert promises.next_refresh(stored, Every(3600.0), NOON) == NOON + s(7200)
+    # As it is read after alter_stream_table.
+    altered = replace(stored, pace_version=1, interval_stretch=1.0)
+    assert promises.next_refresh(altered, Every(3600.0), NOON) == NOON + s(3600)
+
+
+def test_what_refreshes_took_before_all_rows_were_new_predicts_nothing() -> None:
+    promises, stored = Promises(), row()
+    for _ in range(MIN_RECENT):
+        finish(promises, stored, age_s=1, took_s=9)
+    assert promises.predicted_ms(refresh(stored)) == 9_000
+    whole = replace(refresh(stored), strategy=Strategy(RefreshMethod.FULL, RefreshReason.REINITIALIZE))
+    promises.note_success(RefreshResult(whole, None, NOON, 50.0, WriteTime(5.0)), TEN_S, NOON)
+    assert promises.predicted_ms(refresh(stored)) is None
 
 
 def test_steps_follow_each_other_whatever_the_schedule_says() -> None:

@@ -75,6 +75,11 @@ def test_an_sla_of_30_s_with_a_delay_is_promoted_within_three_cycles_and_goes_ba
         )
         ticks.run(ignore_schedules=False)
     assert ticks.lab.differences("few", FEW) == 0
+    # When it is due by another schedule is known before it is due.
+    connection.execute("SELECT pgtrickle.set_stream_table_sla('few', NULL)")
+    connection.execute("SELECT pgtrickle.alter_stream_table('few', tier => 'hot', schedule => '1000d')")
+    ticks.run(ignore_schedules=False)
+    assert ask(ticks, "SELECT next_refresh_at > now() + interval '1 d' FROM pgtrickle.pgt_runtime") == (True,)
 
 
 def test_a_cost_spike_in_the_history_is_known_after_a_restart(make_ticks: Callable[..., Ticks]) -> None:

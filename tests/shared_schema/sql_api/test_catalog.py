@@ -184,6 +184,7 @@ def test_many_are_made_together_or_not_at_all(db: Connection) -> None:
 
 STATE = (
     {"pgt_id", "pgt_relid", "created_at", "analysed_at", "status", "partial_until", "replaces", "canary_of"}
+    | {"pace_version"}
     | {"sinks_differ_since"}
     | {f"fuse_{of}" for of in ("passes_until", "skips_until", "skipped_at", "skipped_changes")}
     | {f"fuse_blown_{of}" for of in ("at", "until", "changes", "limit")}

@@ -48,6 +48,31 @@ def test_the_row_counts_states_and_staleness(db: Connection, database: str) -> N
     assert health(db, counts) == (1, 0, 0, 0, 0, 1)
 
 
+def test_the_status_is_the_worst_line_of_the_health_check(db: Connection) -> None:
+    def status() -> object:
+        found = {str(row[0]) for row in db.execute("SELECT severity FROM pgtrickle.health_check()")}
+        worst = next(severity for severity in ("ERROR", "WARNING", "OK") if severity in found)
+        assert health(db, "status") == (worst,)
+        return worst
+
+    assert status() == "ERROR"
+    db.execute("SELECT pg_advisory_lock(1885828208, 0)")  # as an applier that runs
+    for beats in ("pgt_applier_beats", "pgt_consumer_beats"):
+        db.execute(f"INSERT INTO pgtrickle.{beats} (slot, beat_at) VALUES ('pg_trickle', clock_timestamp())".encode())
+    alive = "applier_alive, consumer_alive, suspended, stale, slot_lag_bytes"
+    assert (status(), health(db, alive)) == ("ERROR", (True, True, 0, 0, None)), "nobody reads the slot"
+    db.execute(
+        "INSERT INTO pgtrickle.pgt_settings_in_use VALUES"
+        " ('pg-trickle-applier', 'sources_elsewhere', 'true', 'environment')"
+    )
+    db.execute("UPDATE pgtrickle.pgt_applier_beats SET heard_at = clock_timestamp(), clock_offset = '0 s'")
+    assert status() == "OK"
+    db.execute("UPDATE pgtrickle.pgt_stream_tables SET status = 'SUSPENDED'")
+    assert status() == "ERROR"
+    db.execute("UPDATE pgtrickle.pgt_stream_tables SET status = 'ACTIVE', fuse_skipped_at = now()")
+    assert status() == "WARNING"
+
+
 def test_what_is_held_or_frozen_is_not_stale_and_a_blown_fuse_is_seen(db: Connection, database: str) -> None:
     own = Database(database)
     store = BeatStore(own, "pg_trickle")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import psycopg
@@ -64,7 +65,14 @@ def test_an_sla_chooses_the_tier_until_a_person_does(db: Connection) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    ["sla => '-1 s'", "sla => '0'", "sla => '11 years'", "tier => 'lukewarm'", "sla => '9 s', tier => ''"],
+    [
+        "sla => '-1 s'",
+        "sla => '0'",
+        "sla => '11 years'",
+        "tier => 'lukewarm'",
+        "sla => '9 s', tier => ''",
+        "sla => '-1 s', tier => 'hot'",
+    ],
 )
 def test_a_bad_value_is_refused_with_a_hint_and_changes_nothing(db: Connection, wrong: str) -> None:
     before = shown(db)
@@ -74,9 +82,26 @@ def test_a_bad_value_is_refused_with_a_hint_and_changes_nothing(db: Connection, 
     assert shown(db) == before
     assert db.execute("SELECT schedule FROM pgtrickle.pgt_stream_tables").fetchall() == [("1s",)]
     if "tier" not in wrong:
+        with pytest.raises(errors.InvalidParameterValue, match="is out of bounds") as refused:
+            db.execute(f"SELECT pgtrickle.set_stream_table_sla('st', {wrong})".encode())
+        assert refused.value.diag.message_hint and shown(db) == before
         with pytest.raises(errors.InvalidParameterValue):
             db.execute(f"SELECT pgtrickle.create_stream_table('other', 'TABLE orders', {wrong})".encode())
         assert db.execute("SELECT to_regclass('other')").fetchone() == (None,)
+
+
+@pytest.mark.parametrize(
+    "options", [{"sla": "-1 s"}, {"sla": "soon"}, {"tier": "tepid"}, {"sla": "9 s", "tear": "hot"}]
+)
+def test_a_bad_value_for_several_alters_none(db: Connection, options: dict[str, str]) -> None:
+    before = shown(db)
+    with pytest.raises(
+        psycopg.Error, match=r"no stream table was altered, because of public.st: |'tear', which is not known"
+    ):
+        given = json.dumps({"schedule": "7m"} | options)
+        db.execute("SELECT pgtrickle.bulk_alter_stream_tables('{st}', %s)", (given,))
+    assert shown(db) == before
+    assert db.execute("SELECT schedule FROM pgtrickle.pgt_stream_tables").fetchall() == [("1s",)]
 
 
 def test_an_assigned_tier_counts_for_its_sla_only(db: Connection, url: str) -> None:
@@ -87,30 +112,77 @@ def test_an_assigned_tier_counts_for_its_sla_only(db: Connection, url: str) -> N
         (stored,) = store.all()
         assert (stored.sla_ms, stored.tier, stored.assigned_tier, stored.interval_stretch) == (30_000, "warm", None, 1)
         history.note_state(stored.pgt_id, "DIFFERENTIAL", "MODE", None)
-        history.note_pace(stored.pgt_id, AssignedPace("hot", 30_000, 4.0))
-        (stored,) = store.all()
-        assert (stored.tier, stored.assigned_for_ms, stored.interval_stretch) == ("hot", 30_000, 4)
-        seen = db.execute("SELECT tier, sla::text, interval_stretch FROM pgtrickle.pg_stat_stream_tables").fetchall()
-        assert seen == [("hot", "00:00:30", 4)]
-        db.execute("SELECT pgtrickle.set_stream_table_sla('st', '29 s')")
-        assert [again.tier for again in store.all()] == ["warm"]
+
+        def assign() -> None:
+            (row,) = store.all()
+            history.note_pace(row.pgt_id, AssignedPace("hot", 30_000, 4.0, row.pace_version))
+            assert seen() == ("hot", "00:00:30", 4)
+            assert [(again.tier, again.interval_stretch) for again in store.all()] == [("hot", 4)]
+
+        def seen() -> tuple[object, ...] | None:
+            return db.execute(
+                "SELECT tier, sla::text, interval_stretch FROM pgtrickle.pg_stat_stream_tables"
+            ).fetchone()
+
+        assign()
+        # The same once more changes nothing, and the tier in use is returned.
+        assert db.execute("SELECT pgtrickle.set_stream_table_sla('st', '30 s')").fetchone() == ("hot",)
+        assert seen() == ("hot", "00:00:30", 4)
+        for altered in (
+            "set_stream_table_sla('st', '29 s')",
+            "set_stream_table_sla('st', NULL)",
+            "alter_stream_table('st', tier => 'cold')",
+            "alter_stream_table('st', schedule => '1h')",
+        ):
+            # Also after it is as it was before.
+            late = store.all()[0]
+            db.execute(f"SELECT pgtrickle.{altered}".encode())
+            again = db.execute("SELECT pgtrickle.set_stream_table_sla('st', '30 s')").fetchone()
+            assert (again, seen()) == (("warm",), ("warm", "00:00:30", 1)), altered
+            # A refresh that began before writes what it found for what was then.
+            history.note_pace(late.pgt_id, AssignedPace("hot", 30_000, 4.0, late.pace_version))
+            assert seen() == ("warm", "00:00:30", 1)
+            assign()
+        db.execute("SELECT pgtrickle.alter_stream_table('st', schedule => '1s')")
     finally:
         database.close()
 
 
 def test_the_summary_counts_breaches_and_what_is_left_of_the_budget(db: Connection) -> None:
+    summary = "SELECT name, tier, refreshes, p50_ms, p99_ms < 60000, breaches, error_budget, is_broken FROM"
+
+    def summed() -> list[tuple[object, ...]]:
+        return db.execute(f"{summary} pgtrickle.sla_summary()".encode()).fetchall()
+
     db.execute("SELECT pgtrickle.set_stream_table_sla('st', '10 s')")
+    assert summed() == [("public.st", "warm", 0, None, None, 0, 1, False)]
     db.execute(
         "INSERT INTO pgtrickle.pgt_refresh_history (pgt_id, start_time, end_time, action, refresh_reason,"
-        " tick_watermark_lsn, status, rows_inserted, rows_deleted, freshness_ms)"
+        " tick_watermark_lsn, status, rows_inserted, rows_deleted, freshness_ms, sla_ms)"
         " SELECT s.pgt_id, now() - make_interval(hours => n / 200 * 30), now(), 'DIFFERENTIAL', 'MODE', '0/1',"
         # The last ones are older than the window, and one refresh failed.
         " CASE n WHEN 7 THEN 'FAILED' ELSE 'COMPLETED' END, 1, 0,"
-        " CASE WHEN n IN (5, 7) OR n >= 200 THEN 60000 ELSE n END"
+        " CASE WHEN n IN (5, 7) OR n >= 200 THEN 60000 ELSE n END, 10000"
         " FROM pgtrickle.pgt_stream_tables s, generate_series(0, 210) n"
     )
-    summary = "SELECT name, tier, refreshes, p50_ms, p99_ms < 60000, breaches, error_budget, is_broken FROM"
     expected = ("public.st", "warm", 199, 101.0, True, 1, pytest.approx(1 - 1 / 1.99), False)
-    assert db.execute(f"{summary} pgtrickle.sla_summary()".encode()).fetchall() == [expected]
+    assert summed() == [expected]
+    # Another SLA does not judge what was before it, nor does one judge what nothing was promised for.
+    db.execute("SELECT pgtrickle.set_stream_table_sla('st', '10 ms')")
+    db.execute("UPDATE pgtrickle.pgt_refresh_history SET sla_ms = NULL WHERE freshness_ms BETWEEN 10 AND 20")
+    ((_, _, refreshes, _, _, breaches, budget, _),) = summed()
+    assert (refreshes, breaches, budget) == (188, 1, pytest.approx(1 - 1 / 1.88))
+    # What rests has no refresh that would tell of its age: it counts as one.
+    db.execute(
+        "INSERT INTO pgtrickle.pgt_frontiers (pgt_id, frontier, complete_until, refreshed_at)"
+        " SELECT pgt_id, '0/1', clock_timestamp() - interval '90 s', now() FROM pgtrickle.pgt_stream_tables"
+    )
+    for rests in ("ACTIVE", "PAUSED", "SUSPENDED"):
+        db.execute("UPDATE pgtrickle.pgt_stream_tables SET status = %s", (rests,))
+        ((_, _, refreshes, _, _, breaches, budget, is_broken),) = summed()
+        assert (refreshes, breaches, budget, is_broken) == (188, 2, 0, True)
+    db.execute("UPDATE pgtrickle.pgt_stream_tables SET status = 'ACTIVE', refresh_tier = 'frozen', tier_by_hand = true")
+    db.execute("DELETE FROM pgtrickle.pgt_refresh_history")
+    assert summed() == [("public.st", "frozen", 0, None, None, 1, 0, True)]
     db.execute("SELECT pgtrickle.set_stream_table_sla('st', NULL)")
     assert db.execute("SELECT * FROM pgtrickle.sla_summary()").fetchall() == []
