@@ -9,6 +9,8 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from shared_schema.alerts import AlertEvent
+
 LABELLED_TABLES = 500
 """Most stream tables that have series of their own. Further ones share the label OTHERS."""
 
@@ -28,6 +30,9 @@ ROWS_OUT = Counter("pg_trickle_delta_rows_total", "Net delta rows written", ["st
 STREAM_TABLES = Gauge("pg_trickle_stream_tables", "Stream tables in service")
 SCHEMA_EVOLUTIONS = Counter("pg_trickle_schema_evolutions_total", "Changes of sources that stream tables followed")
 ALERTS = Counter("pg_trickle_alerts_total", "Alerts sent to the channel pg_trickle_alert", ["event"])
+for _event in AlertEvent:
+    # A counter that begins at 1 has not increased, by Prometheus' rules.
+    ALERTS.labels(_event.value)
 BUFFERED_ROWS = Gauge("pg_trickle_buffered_rows", "Change rows held since the last checkpoint of the traces")
 SUSPENSIONS = Counter("pg_trickle_suspensions_total", "Stream tables suspended")
 TICK_RETRIES = Counter("pg_trickle_tick_retries_total", "Ticks repeated because a service was not available")

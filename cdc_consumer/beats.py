@@ -21,8 +21,9 @@ from cdc_consumer.sinks.open_sink import read_state
 from cdc_consumer.sinks.topics import client_options
 from cdc_consumer.wal.catalog import Connection, connect
 from cdc_consumer.wal.log_clock import LogClock
-from shared_schema.alerts import AlertEvent, AlertSender
-from shared_schema.beats import BEAT_EVERY_S, Beat, Completeness, to_datetime
+from shared_schema.alert_sender import AlertSender
+from shared_schema.alerts import AlertEvent
+from shared_schema.beats import BEAT_EVERY_S, Beat, Completeness, SilenceWatch, to_datetime
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn
 from shared_schema.topics import beats_topic
@@ -91,7 +92,7 @@ class Beats:
         self._written_attempts = 0
         """The failed sessions of this process that the catalog knows, besides those of earlier ones."""
         self._is_logged = False
-        self._is_applier_silent = False
+        self._applier = SilenceWatch()
         self._read: tuple[int, float] | None = None
         """The last reading of the source's clock, and when it came, by the monotonic clock."""
         self._known: tuple[Completeness | None, Completeness | None] = None, None
@@ -159,7 +160,8 @@ class Beats:
     def _beat_database(self) -> None:
         if self._database is None or self._database.closed:
             self._database = self._open()
-        row = self._database.execute(_READ_CLOCK).fetchone()
+        database = self._database
+        row = database.execute(_READ_CLOCK).fetchone()
         now = time.monotonic()
         if row is not None and row[1] is not None:
             self._clock.read(Lsn.parse(row[1]), row[0])
@@ -170,8 +172,9 @@ class Beats:
         self._is_read.set()
         if self._may_write:
             if self._health.has_slot:
-                self._write(self._database)
-            self._look_for_applier(self._database)
+                self._write(database)
+            self._look_for_applier(database)
+            self._alerts.flush(lambda: database)
 
     def _write(self, database: Connection) -> None:
         with self._writing:  # the end of the process is reported by the main thread
@@ -214,11 +217,10 @@ class Beats:
         now = time.monotonic()
         self._health.hear_applier(now - row[0], now)
         problem = self._health.applier_problem
-        if bool(problem) != self._is_applier_silent and self._health.has_slot:
-            self._is_applier_silent = bool(problem)
+        if self._health.has_slot and self._applier.look(bool(problem), now):
             event = AlertEvent.APPLIER_SILENT if problem else AlertEvent.APPLIER_BACK
             log.warning("the applier is silent" if problem else "the applier is back", extra={"problem": problem})
-            self._alerts.send(database, event, {"by": "pg-trickle-cdc", "detail": problem})
+            self._alerts.send(lambda: database, event, {"by": "pg-trickle-cdc", "detail": problem})
 
     # -- the broker ---------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ def run(**flags: Any) -> None:
     from cdc_consumer.metrics import Metrics
     from cdc_consumer.settings_report import SettingsReport
     from cdc_consumer.wal.log_clock import LogClock
-    from shared_schema.alerts import AlertSender
+    from shared_schema.alert_sender import AlertSender
     from shared_schema.status_server import StatusServer
 
     loaded = _with_stored(flags)

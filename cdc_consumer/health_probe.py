@@ -6,11 +6,8 @@ nothing but the probed part of `Health` and the gauges of the slot. It sends an 
 
 from __future__ import annotations
 
-import logging
 import threading
 from types import TracebackType
-
-import psycopg
 
 from cdc_consumer.health import Health, SlotReading
 from cdc_consumer.settings import ConsumerSettings
@@ -18,11 +15,9 @@ from cdc_consumer.sinks.open_sink import Probe, open_probe
 from cdc_consumer.slot_gauges import SlotGauges
 from cdc_consumer.wal.catalog import Connection, connect
 from cdc_consumer.wal.slot import read_slot
-from shared_schema.alerts import AlertSender
+from shared_schema.alert_sender import AlertSender
 from shared_schema.errors import TrickleError
 from shared_schema.slot_lag import SlotLagThresholds, slot_lag_alert
-
-log = logging.getLogger(__name__)
 
 PROBE_EVERY_S = 2.0
 """One query to the server and one request to the broker, both cheap."""
@@ -76,13 +71,8 @@ class HealthProbe:
             return
         lag = max(0, reading.position.value - reading.confirmed_flush.value)
         alert = slot_lag_alert(self._settings.slot, lag, self._lag)
-        if alert is None:
-            return
-        try:
-            self._alerts.send(catalog, alert.event, {"by": "pg-trickle-cdc", **alert.fields})
-        except psycopg.Error as error:
-            # A server in recovery cannot notify anybody.
-            log.debug("an alert could not be sent", extra={"error": str(error).splitlines()[0]})
+        if alert is not None:
+            self._alerts.send(lambda: catalog, alert.event, {"by": "pg-trickle-cdc", **alert.fields})
 
     def _probe_sink(self) -> str | None:
         try:

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from cdc_consumer.health import Health, StandingBy
 from cdc_consumer.slot_gauges import SlotGauges
+from shared_schema.alerts import AlertEvent
 from shared_schema.change_row import Op
 from shared_schema.lsn import Lsn
 from shared_schema.table_schema import TableId
@@ -63,6 +64,9 @@ class Metrics:
         self.alerts = Counter(
             "pg_trickle_alerts", "Alerts sent to the channel pg_trickle_alert", ["event"], registry=registry
         )
+        for event in AlertEvent:
+            # A counter that begins at 1 has not increased, by Prometheus' rules.
+            self.alerts.labels(event.value)
         self._unpublished: tuple[int, int] = (0, 0)
         """Source commits received and not published, and the commit time in microseconds of the oldest."""
         self._unacknowledged = Gauge(

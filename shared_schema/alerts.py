@@ -1,18 +1,16 @@
-"""An event and its fields in; at most one `NOTIFY pg_trickle_alert` with JSON, and a count, out.
+"""The events of the alert channel, a closed list, in; what is to be sent of them, and when, out. Pure.
 
-Both programs send their alerts through an `AlertSender`, and nothing else does. The events are a closed list. A change
-of state is sent each time, because whoever sends it sees the change once. Any other event is sent at most once per
-cooldown for each stream table (or source, slot), however often it is seen.
+None is lost: what cannot be sent waits, and what a cooldown holds back is sent, counted, at its end.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Protocol, assert_never
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import assert_never
 
 ALERT_CHANNEL = "pg_trickle_alert"
 
@@ -24,7 +22,21 @@ TEXT_CHARACTERS = 2_000
 
 DEFAULT_COOLDOWN_S = 300.0
 
+START_GRACE_S = 30.0
+"""What was wrong at the first look after a start is reported if it lasts for so long: it may be the start itself."""
+
 Fields = Mapping[str, int | float | str]
+
+
+class AlertKind(Enum):
+    """What a cooldown means for an event."""
+
+    CHANGE = auto()
+    """A change of state, which its sender sees once: no cooldown may hide the next one."""
+    CONDITION = auto()
+    """It lasts, and its sender sees it again and again: sent once per cooldown."""
+    OCCURRENCE = auto()
+    """It happens, and its sender sees each one once: those within a cooldown are one alert at its end."""
 
 
 class AlertEvent(Enum):
@@ -56,8 +68,8 @@ class AlertEvent(Enum):
     APPLIER_BACK = "applier_back"
 
     @property
-    def is_change_of_state(self) -> bool:
-        """Whether it tells of a change that its sender sees once: then no cooldown may hide the next one."""
+    def kind(self) -> AlertKind:
+        """What a cooldown means for it."""
         match self:
             case (
                 AlertEvent.AUTO_SUSPENDED
@@ -75,20 +87,23 @@ class AlertEvent(Enum):
                 | AlertEvent.APPLIER_SILENT
                 | AlertEvent.APPLIER_BACK
             ):
-                return True
+                return AlertKind.CHANGE
             case (
                 AlertEvent.STALE_DATA
-                | AlertEvent.REFRESH_FAILED
-                | AlertEvent.DISK_FULL
                 | AlertEvent.BUFFER_GROWTH_WARNING
                 | AlertEvent.SLOT_LAG_WARNING
+                | AlertEvent.FUSE_BLOWN_REMINDER
+            ):
+                return AlertKind.CONDITION
+            case (
+                AlertEvent.REFRESH_FAILED
+                | AlertEvent.DISK_FULL
                 | AlertEvent.CLEANUP_FAILURE
                 | AlertEvent.SCHEDULER_FALLING_BEHIND
                 | AlertEvent.PREDICTED_SLA_BREACH
                 | AlertEvent.SLOW_REFRESH
-                | AlertEvent.FUSE_BLOWN_REMINDER
             ):
-                return False
+                return AlertKind.OCCURRENCE
             case _:
                 assert_never(self)
 
@@ -110,27 +125,88 @@ def subject_of(fields: Fields) -> Subject:
     return tuple(fields.get(name, "") for name in ("pgt_id", "stream_table", "source", "slot", "severity"))
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """An alert that is not sent yet."""
+
+    event: AlertEvent
+    fields: Fields
+    noticed_s: float
+    """When it was noticed; the last time, if it stands for several occurrences."""
+    occurrences: int = 1
+
+    @property
+    def key(self) -> tuple[AlertEvent, Subject]:
+        """What a cooldown goes by."""
+        return self.event, subject_of(self.fields)
+
+    def joined_by(self, later: Waiting) -> Waiting:
+        """Return one alert for both: it says what the later one says."""
+        return replace(later, occurrences=self.occurrences + later.occurrences)
+
+    def said(self, now_s: float) -> Fields:
+        """Return the fields to send: those of an alert that is late, or stands for several, say so."""
+        extra: dict[str, int | float | str] = {}
+        if self.event.kind is AlertKind.OCCURRENCE and self.occurrences > 1:
+            extra["occurrences"] = self.occurrences
+        if (late_s := round(now_s - self.noticed_s)) > 0:
+            extra["late_s"] = late_s
+        return {**self.fields, **extra}
+
+
 @dataclass
-class AlertLimit:
-    """When each alert was sent last. Times are of any clock that does not go back."""
+class AlertQueue:
+    """The alerts that are to be sent, in order, and those that a cooldown holds back.
 
-    _sent_at: dict[tuple[AlertEvent, Subject], float] = field(default_factory=dict)
+    Times are of any clock that does not go back. However long nothing can be sent, it holds one alert for each event
+    and subject besides the changes of state.
+    """
 
-    def claim(self, event: AlertEvent, subject: Subject, now_s: float, cooldown_s: float) -> bool:
-        """Whether the alert may be sent now; if so, it counts as sent."""
-        if event.is_change_of_state:
+    _ready: deque[Waiting] = field(default_factory=deque)
+    _held: dict[tuple[AlertEvent, Subject], Waiting] = field(default_factory=dict)
+    _taken_at: dict[tuple[AlertEvent, Subject], float] = field(default_factory=dict)
+
+    def add(self, new: Waiting, cooldown_s: float) -> bool:
+        """Take in an alert that is noticed now; return whether it may be sent now."""
+        if new.event.kind is AlertKind.CHANGE:
+            self._ready.append(new)
             return True
-        last = self._sent_at.get((event, subject))
-        if last is not None and now_s - last < cooldown_s:
-            return False
+        if self._join(new):
+            return True
         # What was sent longer ago decides nothing any more: dropped stream tables leave nothing behind.
-        self._sent_at = {key: at for key, at in self._sent_at.items() if now_s - at < cooldown_s}
-        self._sent_at[event, subject] = now_s
-        return True
+        self._taken_at = {
+            key: at for key, at in self._taken_at.items() if new.noticed_s - at < cooldown_s or key in self._held
+        }
+        if new.key not in self._taken_at:
+            self._ready.append(new)
+            return True
+        if new.event.kind is AlertKind.OCCURRENCE:
+            held = self._held.get(new.key)
+            self._held[new.key] = held.joined_by(new) if held else new
+        return False
 
-    def release(self, event: AlertEvent, subject: Subject) -> None:
-        """Undo a claim: the alert could not be sent."""
-        self._sent_at.pop((event, subject), None)
+    def take(self, now_s: float, cooldown_s: float) -> Waiting | None:
+        """Return the alert that is to be sent next, which is then no longer here; None if there is none."""
+        for key in [key for key in self._held if now_s - self._taken_at.get(key, now_s - cooldown_s) >= cooldown_s]:
+            self._ready.append(self._held.pop(key))
+        if not self._ready:
+            return None
+        taken = self._ready.popleft()
+        if taken.event.kind is not AlertKind.CHANGE:
+            self._taken_at[taken.key] = now_s
+        return taken
+
+    def put_back(self, taken: Waiting) -> None:
+        """Take back an alert that could not be sent: it is the next one."""
+        self._ready.appendleft(taken)
+
+    def _join(self, new: Waiting) -> bool:
+        """Whether the alert went into one like it that is to be sent anyway."""
+        for place, ready in enumerate(self._ready):
+            if ready.key == new.key:
+                self._ready[place] = ready.joined_by(new)
+                return True
+        return False
 
 
 def encode_alert(event: AlertEvent, fields: Fields) -> str:
@@ -142,59 +218,3 @@ def encode_alert(event: AlertEvent, fields: Fields) -> str:
         if len(payload) <= PAYLOAD_BYTES or most == 0:
             return payload
         most //= 2
-
-
-IDLE = 0
-"""No transaction is open, by libpq's numbers."""
-
-
-class HasTransaction(Protocol):
-    """The state of a connection."""
-
-    @property
-    def transaction_status(self) -> int:
-        """IDLE or another number of libpq."""
-
-
-class Notifies(Protocol):
-    """What is needed of a connection."""
-
-    @property
-    def info(self) -> HasTransaction:
-        """Its state."""
-
-    def execute(self, query: bytes, params: Sequence[object], /) -> object:
-        """Execute a statement."""
-
-
-@dataclass(frozen=True)
-class AlertSender:
-    """Sends the alerts of one program; every thread may use it."""
-
-    clock: Callable[[], float]
-    count: Callable[[AlertEvent], None]
-    cooldown_s: Callable[[], float] = lambda: DEFAULT_COOLDOWN_S
-    _limit: AlertLimit = field(default_factory=AlertLimit)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def send(self, connection: Notifies, event: AlertEvent, fields: Fields) -> bool:
-        """Notify every listener, in the caller's transaction if it has one; return False if the cooldown forbids it.
-
-        An alert of a transaction begins no cooldown: a rollback would silence it.
-        """
-        subject = subject_of(fields)
-        with self._lock:
-            if not self._limit.claim(event, subject, self.clock(), self.cooldown_s()):
-                return False
-        is_final = connection.info.transaction_status == IDLE
-        try:
-            connection.execute(b"SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, encode_alert(event, fields)))
-        except BaseException:
-            is_final = False
-            raise
-        finally:
-            if not is_final:
-                with self._lock:
-                    self._limit.release(event, subject)
-        self.count(event)
-        return True

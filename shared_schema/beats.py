@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from shared_schema.alerts import START_GRACE_S
 from shared_schema.errors import ContractError
 from shared_schema.lsn import Lsn
 
@@ -102,3 +103,24 @@ def silence(what: str, heard_at: float | None, now: float, after_s: float = SILE
     if heard_at is None or now - heard_at < after_s:
         return ""
     return f"{what} for {now - heard_at:.0f} s"
+
+
+@dataclass
+class SilenceWatch:
+    """Remembers whether a silence was reported. One that a start finds may be that of a program that starts too."""
+
+    is_reported: bool = False
+    """Whether the last report was that of a silence, by this process or the one before."""
+    _began: float | None = None
+    _is_old: bool = False
+    """Whether the silence was there at the first look."""
+
+    def look(self, is_silent: bool, now: float) -> bool:
+        """Whether the silence, or its end, is to be reported now."""
+        if self._began is None:
+            self._began, self._is_old = now, is_silent
+        self._is_old &= is_silent
+        if is_silent == self.is_reported or (self._is_old and now - self._began < START_GRACE_S):
+            return False
+        self.is_reported = is_silent
+        return True

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from applier.catalog.database import Connection, Database
-from applier.catalog.service import send_alert
+from applier.catalog.service import alert_sender
 from shared_schema.alerts import Alert
 from shared_schema.beats import Beat, Completeness, to_datetime
 from shared_schema.table_schema import TableId
@@ -50,6 +51,10 @@ LEFT JOIN pgtrickle._tiers i USING (pgt_id)
 LEFT JOIN pgtrickle.pgt_reinitializations r ON r.pgt_id = s.pgt_id AND r.refused_at IS NULL
 LEFT JOIN pgtrickle._slow_refreshes(interval '10 min') a ON a.pgt_id = s.pgt_id
 """
+
+_LAST_LOOK = "SELECT b.last_look FROM pgtrickle.pgt_applier_beats b WHERE b.slot = %s"
+
+_NOTE_LOOK = "UPDATE pgtrickle.pgt_applier_beats SET last_look = %s WHERE slot = %s"
 
 _SLOT_LAG = """
 SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), r.confirmed_flush_lsn)::int8
@@ -165,9 +170,24 @@ class BeatStore:
         row = self._connection.execute(_SLOT_LAG, (self.slot,)).fetchone()
         return None if row is None or row[0] is None else int(str(row[0]))
 
-    def alert(self, alert: Alert) -> None:
-        """Notify every listener of the alert channel."""
-        send_alert(self._connection, alert.event, by="pg-trickle-applier", **alert.fields)
+    def alert(self, alert: Alert) -> bool:
+        """Notify every listener of the alert channel; return False if that has to wait. Never fails."""
+        fields = {"by": "pg-trickle-applier", **alert.fields}
+        return alert_sender(self._database).send(lambda: self._connection, alert.event, fields)
+
+    def flush_alerts(self) -> bool:
+        """Send the alerts that wait, as far as they may be sent; return whether all of those were."""
+        return alert_sender(self._database).flush(lambda: self._connection)
+
+    def last_look(self) -> Mapping[str, Any] | None:
+        """Return what was stored by `note_look`, also before this process; None if nothing was."""
+        row = self._connection.execute(_LAST_LOOK, (self.slot,)).fetchone()
+        looked = row[0] if row is not None else None
+        return looked if isinstance(looked, dict) else None
+
+    def note_look(self, looked: Mapping[str, Any]) -> None:
+        """Store what was seen of the stream tables, once the alerts about it are sent."""
+        self._connection.execute(_NOTE_LOOK, (Jsonb(looked), self.slot))
 
 
 def _columns(known: Completeness | None) -> tuple[object, object]:

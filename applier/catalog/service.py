@@ -8,7 +8,8 @@ from enum import Enum
 
 from applier import metrics
 from applier.catalog.database import Connection, Database
-from shared_schema.alerts import DEFAULT_COOLDOWN_S, AlertEvent, AlertSender
+from shared_schema.alert_sender import AlertSender, notify
+from shared_schema.alerts import DEFAULT_COOLDOWN_S, AlertEvent
 from shared_schema.lsn import Lsn
 
 
@@ -45,9 +46,9 @@ class ServiceState:
             (applier, state, str(frontier)),
         )
 
-    def alert(self, event: AlertEvent, **about: int | float | str) -> None:
-        """Notify every listener of the alert channel."""
-        send_alert(self._connection, event, **about)
+    def alert(self, event: AlertEvent, **about: int | float | str) -> bool:
+        """Notify every listener of the alert channel; return False if that has to wait. Never fails."""
+        return alert_sender(self._database).send(lambda: self._connection, event, about)
 
 
 class _Cooldown:
@@ -65,7 +66,17 @@ class _Cooldown:
 
 _COOLDOWN = _Cooldown()
 
-_SENDER = AlertSender(time.monotonic, lambda event: metrics.ALERTS.labels(event.value).inc(), _COOLDOWN.read)
+_SENDERS: dict[str, AlertSender] = {}
+"""By database: what waits for one is of no interest in another."""
+
+
+def _count(event: AlertEvent) -> None:
+    metrics.ALERTS.labels(event.value).inc()
+
+
+def alert_sender(database: Database) -> AlertSender:
+    """Return what sends the alerts of this process to the listeners of a database."""
+    return _SENDERS.setdefault(database.url, AlertSender(time.monotonic, _count, _COOLDOWN.read))
 
 
 def set_alert_cooldown(read_s: Callable[[], float]) -> None:
@@ -73,18 +84,19 @@ def set_alert_cooldown(read_s: Callable[[], float]) -> None:
     _COOLDOWN.set(read_s)
 
 
-def send_alert(connection: Connection, event: AlertEvent, **about: int | float | str) -> bool:
-    """Notify every listener, in the caller's transaction, and count it; return False while its cooldown lasts."""
-    return _SENDER.send(connection, event, about)
+def send_alert(connection: Connection, event: AlertEvent, **about: int | float | str) -> None:
+    """Notify every listener when the caller's transaction is committed, and count it: for changes of state."""
+    notify(connection, event, about)
+    _count(event)
 
 
 _SUSPENDED: set[int] = set()
 """Stream tables that any thread of this process suspended and whose suspension nobody has taken note of yet."""
 
 
-def note_suspended(pgt_id: int) -> None:
-    """Remember a suspension, after its commit: it may be over before anybody looks at the status."""
-    _SUSPENDED.add(pgt_id)
+def note_suspended(*pgt_ids: int) -> None:
+    """Remember suspensions, after their commit: they may be over before anybody looks at the status."""
+    _SUSPENDED.update(pgt_ids)
 
 
 def take_suspended() -> frozenset[int]:

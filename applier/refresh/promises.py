@@ -32,7 +32,7 @@ from applier.refresh.tiers import (
     reassign,
     stretched_s,
 )
-from shared_schema.alerts import AlertEvent
+from shared_schema.alerts import START_GRACE_S, AlertEvent
 
 ONE_MS = timedelta(milliseconds=1)
 
@@ -49,12 +49,13 @@ MIN_RECENT = 3
 class SendAlert(Protocol):
     """Notifies whoever listens."""
 
-    def __call__(self, event: AlertEvent, **about: int | float | str) -> None:
-        """Send one alert."""
+    def __call__(self, event: AlertEvent, **about: int | float | str) -> bool:
+        """Send one alert; return False if that has to wait."""
 
 
-def _send_nowhere(event: AlertEvent, **about: int | float | str) -> None:
+def _send_nowhere(event: AlertEvent, **about: int | float | str) -> bool:
     """Stand in where nobody listens."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,10 @@ class Promises:
     """Whether the last tick had such steps."""
     _warned: set[int] = field(default_factory=set)
     """Stream tables whose breach was predicted, until a refresh keeps their SLA."""
+    _began: datetime | None = None
+    """When SLAs were looked at for the first time."""
+    _late_at_start: set[int] = field(default_factory=set)
+    """Stream tables that were late then, for as long as they are: nobody refreshed them before."""
 
     # -- when -----------------------------------------------------------------------------------------------------
 
@@ -249,6 +254,7 @@ class Promises:
         """Send an alert for each of the stream tables whose SLA is about to be broken, due or not; once until it is
         kept again."""
         due = {refresh.table.id: refresh for refresh in refreshes}
+        began = self._began = self._began or now
         known = {row.pgt_id for row in rows}
         self._beside = {pgt_id: tier for pgt_id, tier in self._beside.items() if pgt_id in known}
         promised = [row for row in rows if row.sla_ms is not None and Tier(row.tier) is not Tier.FROZEN]
@@ -259,13 +265,23 @@ class Promises:
             if row.sla_ms is not None and row.refreshed_at is not None and row.pgt_id not in self._beside
         }
         for row in promised:
-            if row.sla_ms is not None and row.fresh_until is not None:
+            if row.sla_ms is not None:
                 refresh = due.get(row.pgt_id)
-                self._warn(row, row.sla_ms, now - row.fresh_until, self.predicted_ms(refresh) if refresh else None)
+                self._warn(row, row.sla_ms, self.predicted_ms(refresh) if refresh else None, now, now - began)
 
-    def _warn(self, row: StreamTableRow, sla_ms: float, age: timedelta, predicted_ms: float | None) -> None:
-        age_ms, predicted = age / ONE_MS, predicted_ms or 0.0
-        if row.pgt_id not in self._warned and will_break(sla_ms, age_ms, predicted):
+    def _warn(
+        self, row: StreamTableRow, sla_ms: float, predicted_ms: float | None, now: datetime, since_start: timedelta
+    ) -> None:
+        if row.fresh_until is None:
+            return
+        age_ms, predicted = (now - row.fresh_until) / ONE_MS, predicted_ms or 0.0
+        if not will_break(sla_ms, age_ms, predicted):
+            self._late_at_start.discard(row.pgt_id)
+            return
+        if not since_start:
+            self._late_at_start.add(row.pgt_id)
+        is_starting = row.pgt_id in self._late_at_start and since_start.total_seconds() < START_GRACE_S
+        if row.pgt_id not in self._warned and not is_starting:
             self._warned.add(row.pgt_id)
             self.alert(
                 AlertEvent.PREDICTED_SLA_BREACH,
@@ -347,7 +363,7 @@ class Promises:
         self._forget_durations(pgt_id)
         for held in (self._delays, self._paces, self._pressures, self._waited, self._beside):
             held.pop(pgt_id, None)
-        for noted in (self._catching_up, self._warned):
+        for noted in (self._catching_up, self._warned, self._late_at_start):
             noted.discard(pgt_id)
 
     def _forget_durations(self, pgt_id: int) -> None:

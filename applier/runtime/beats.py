@@ -10,20 +10,21 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import psycopg
 from confluent_kafka import KafkaException
 
 from applier import metrics
 from applier.catalog.beats import BeatStore, Heard
-from applier.catalog.service import take_suspended
+from applier.catalog.service import note_suspended, take_suspended
 from applier.errors import Infrastructure
 from applier.ingest.beat_reader import BeatReader
 from applier.ingest.source_clock import SourceClock
 from applier.runtime.condition import ApplierCondition
 from applier.runtime.stream_table_watch import AlertThresholds, StreamTableWatch, buffer_alert
 from shared_schema.alerts import Alert, AlertEvent
-from shared_schema.beats import BEAT_EVERY_S, Beat
+from shared_schema.beats import BEAT_EVERY_S, Beat, SilenceWatch
 from shared_schema.lsn import Lsn
 from shared_schema.slot_lag import slot_lag_alert
 
@@ -47,8 +48,13 @@ class Beats:
     thresholds: Callable[[], AlertThresholds] = field(default=AlertThresholds)
     buffered_rows: Callable[[], int] = field(default=lambda: 0)
     """Returns how many change rows the traces hold in memory."""
-    _watch: StreamTableWatch = field(default_factory=StreamTableWatch)
-    _is_silent: bool = False
+    monotonic: Callable[[], float] = field(default=time.monotonic)
+    """Returns how long this process runs, as far as alerts go."""
+    _watch: StreamTableWatch | None = None
+    """None until the look of the process before this one was read."""
+    _noted: dict[str, Any] | None = None
+    """The look that is stored."""
+    _consumer: SilenceWatch = field(default_factory=SilenceWatch)
 
     def listen(self, stopping: threading.Event) -> None:
         """Read the consumer's beats until `stopping` is set."""
@@ -80,6 +86,13 @@ class Beats:
         self.condition.hear_beat(at, beat.problem)
 
     def _beat(self) -> None:
+        try:
+            self._write_and_look()
+        finally:
+            # Also when the database is away: the alert waits for it.
+            self._report(self.condition.consumer_problem)
+
+    def _write_and_look(self) -> None:
         heard = self._heard()
         self.store.write(self.condition.problem, heard)
         self.condition.hear_database(time.monotonic())
@@ -88,19 +101,34 @@ class Beats:
             self.condition.hear_consumer(time.monotonic() - age_s, problem)
         if heard is not None:
             self._settle(heard.beat)
+        watch = self._watch = self._watch or self._recall()
         suspended = take_suspended()  # before the look: it shows whether they still are
-        watched = self.store.watched()
+        try:
+            watched = self.store.watched()
+        except BaseException:
+            note_suspended(*suspended)
+            raise
         staleness = {str(read.table): read.staleness_s for read in watched if read.staleness_s is not None}
         metrics.STALENESS.set(staleness, time.monotonic())
-        self._report(self.condition.consumer_problem)
         metrics.BUFFERED_ROWS.set(rows := self.buffered_rows())
-        for alert in [*self._watch.look(watched, suspended), *self._find_growth(rows)]:
+        for alert in [*watch.look(watched, suspended, self.monotonic()), *self._find_growth(rows)]:
             self.store.alert(alert)
+        # Only when they are sent: an applier that ends before finds them again.
+        looked = {"stream_tables": watch.to_store(), "is_silent": self._consumer.is_reported}
+        if self.store.flush_alerts() and looked != self._noted:
+            self.store.note_look(looked)
+            self._noted = looked
+
+    def _recall(self) -> StreamTableWatch:
+        """Return what goes on where the alerts of the process before this one ended."""
+        stored = self.store.last_look()
+        self._consumer.is_reported |= stored is not None and stored["is_silent"]
+        return StreamTableWatch(stored["stream_tables"] if stored is not None else None)
 
     def _find_growth(self, rows: int) -> list[Alert]:
         """Return alerts about what grows: rows in memory, and the log while no consumer is there to report it."""
         thresholds = self.thresholds()
-        lag = self.store.slot_lag_bytes() if self._is_silent else None
+        lag = self.store.slot_lag_bytes() if self.condition.consumer_problem else None
         found = [
             buffer_alert(rows, thresholds),
             slot_lag_alert(self.store.slot, lag, thresholds.slot_lag) if lag is not None else None,
@@ -121,9 +149,8 @@ class Beats:
         self._settled = beat.now.frontier
 
     def _report(self, problem: str) -> None:
-        if bool(problem) == self._is_silent:
+        if not self._consumer.look(bool(problem), self.monotonic()):
             return
-        self._is_silent = bool(problem)
         log.warning("the stream is silent" if problem else "the stream is back", extra={"problem": problem})
         event = AlertEvent.STREAM_SILENT if problem else AlertEvent.STREAM_BACK
         self.store.alert(Alert(event, {"detail": problem}))

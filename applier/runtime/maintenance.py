@@ -85,11 +85,7 @@ class Maintenance:
             stopping.wait(CHECKPOINT_RETRY_S)
 
     def _report_cleanup(self, detail: str, **about: str) -> None:
-        """Send an alert; nothing depends on it."""
-        try:
-            self.catalog.service.alert(AlertEvent.CLEANUP_FAILURE, detail=detail, **about)
-        except (Infrastructure, psycopg.Error) as error:
-            log.warning("an alert could not be sent", extra={"error": str(error).splitlines()[0]})
+        self.catalog.service.alert(AlertEvent.CLEANUP_FAILURE, detail=detail, **about)
 
     def _tidy(self) -> None:
         settings = self.settings()

@@ -1,15 +1,16 @@
-"""Generates docs/functions.md from the SQL files: every public function with its COMMENT."""
+"""Generates docs/functions.md from the SQL files: every public function and view with its COMMENT."""
 
 from __future__ import annotations
 
 import re
 from importlib import resources
 
-HEAD = """# SQL functions
+HEAD = """# SQL functions and views
 
-All functions are in schema `pgtrickle`, in plain SQL and PL/pgSQL, without an extension. `pg-trickle-applier install`
-creates or renews them (`--dry-run` tries it and leaves nothing), `pg-trickle-applier uninstall` removes them. This page
-is generated from the SQL files (`make docs`). [Roles](roles.md) says who may call what.
+All functions and views are in schema `pgtrickle`, in plain SQL and PL/pgSQL, without an extension.
+`pg-trickle-applier install` creates or renews them (`--dry-run` tries it and leaves nothing), `pg-trickle-applier
+uninstall` removes them. This page is generated from the SQL files (`make docs`). [Roles](roles.md) says who may call
+what.
 
 **Names** are written as in SQL: `'revenue'`, `'shop.revenue'`, `'"We ird"."na me"'`. A name without a schema is
 looked up in the caller's `search_path`. That is the default of the last argument, which is left out below, and it is
@@ -35,6 +36,7 @@ TITLES = {
     "freshness": "Wait and refresh",
     "status": "Status",
     "health": "Health",
+    "quick_health": "Health in one row",
     "explain": "Explain",
     "cost": "Costs and recommendations",
     "self_monitoring": "Self-monitoring",
@@ -53,7 +55,8 @@ TITLES = {
 _FUNCTION = re.compile(
     r"CREATE OR REPLACE FUNCTION pgtrickle\.([a-z]\w*)\((.*?)\)\s*RETURNS (.*?)\s*LANGUAGE", re.DOTALL
 )
-_COMMENT = re.compile(r"COMMENT ON FUNCTION pgtrickle\.(\w+) IS\s*'((?:[^']|'')*)';")
+_VIEW = re.compile(r"CREATE OR REPLACE VIEW pgtrickle\.([a-z]\w*)")
+_COMMENT = re.compile(r"COMMENT ON (?:FUNCTION|VIEW) pgtrickle\.(\w+) IS\s*'((?:[^']|'')*)';")
 _PATH = re.compile(r",?\s*search_path text DEFAULT pg_catalog\.current_setting\('search_path'\)")
 
 
@@ -68,7 +71,7 @@ def _table(text: str) -> list[str]:
         call = f"{name}({_one_line(_PATH.sub('', arguments))})"
         returns = _one_line(result).removeprefix("SETOF ").replace("|", "\\|")
         lines.append(f"| `{call}` | `{returns}` | {comments.get(name, '').replace('|', chr(92) + '|')} |")
-    return lines
+    return [*lines, *(f"| `{name}` | view | {comments.get(name, '')} |" for name in _VIEW.findall(text))]
 
 
 def page() -> str:
@@ -78,6 +81,6 @@ def page() -> str:
     sections = [HEAD]
     for name in order:
         if rows := _table(files.get(name, "")):
-            head = "| function | returns | description |\n|---|---|---|\n"
+            head = "| function or view | returns | description |\n|---|---|---|\n"
             sections.append(f"## {TITLES.get(name, name)}\n\n{head}" + "\n".join(rows) + "\n")
     return "\n".join(sections)

@@ -13,6 +13,7 @@ from cdc_consumer.wal.diagnosis import diagnose_postgres
 from tests.cdc_consumer.conftest import MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, connect, until
 from tests.cdc_consumer.test_refused_tables import stopped
+from tests.fixtures.alerts import next_alert
 
 GUIDE = Path(__file__).parents[2] / "docs" / "cdc.md"
 SECRET = "Tr0ub4dor"
@@ -69,6 +70,26 @@ def test_metrics_move(make_consumer: MakeConsumer, db: Connection) -> None:
     ):
         # A beat may be on its way at this moment.
         until(lambda g=gauge: value(consumer, g) == 0, gauge)
+
+
+def test_the_lag_of_the_slot_is_reported_as_it_grows(make_consumer: MakeConsumer, db: Connection) -> None:
+    consumer = make_consumer(mode="sidecar", slot_lag_warning_threshold_mb=1, slot_lag_critical_threshold_mb=4)
+    db.execute("CREATE TABLE waiting (id int PRIMARY KEY); ALTER PUBLICATION pg_trickle ADD TABLE waiting")
+    consumer.start()
+    db.execute("INSERT INTO waiting VALUES (0)")
+    consumer.caught_up()
+    db.execute("LISTEN pg_trickle_alert")
+    with connect(consumer.url) as sink:
+        # What the consumer publishes waits.
+        sink.execute("BEGIN; LOCK TABLE pgtrickle_changes.progress")
+        for row, severity in enumerate(("warning", "critical"), 1):
+            db.execute("INSERT INTO waiting VALUES (%s)", (row,))
+            db.execute("SELECT pg_logical_emit_message(false, 'x', repeat('x', 1000000)) FROM generate_series(1, 3)")
+            alert = next_alert(db, "slot_lag_warning", f'"{severity}"', 20)
+            assert alert["slot"] == consumer.prefix and alert["lag_bytes"] > row * 2_900_000
+    # It is counted right after it is sent.
+    until(lambda: consumer.metric('pg_trickle_alerts_total{event="slot_lag_warning"}') == 2, "both are counted")
+    assert 'pg_trickle_alerts_total{event="applier_silent"} 0.0' in consumer.get("/metrics")[1]
 
 
 def test_no_value_of_a_row_is_logged(make_consumer: MakeConsumer, db: Connection) -> None:

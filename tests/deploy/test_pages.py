@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from applier.functions.aggregates.aggregate_entry import AggregateEntry
 from applier.functions.aggregates.aggregates import AGGREGATES
 from applier.functions.allow_list import ENTRIES
 from applier.functions.entry import Entry
+from applier.refresh.gates import SkipReason
+from applier.refresh.strategy import RefreshMethod, RefreshReason
 from applier.spark.java_functions import SOURCES
 from deploy.pages import pages
 from deploy.pages.places import where
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)
@@ -18,6 +25,19 @@ def test_a_generated_page_is_current(path: object) -> None:
     expected = {str(p): text for p, text in pages().items()}
     with open(str(path)) as file:
         assert file.read() == expected[str(path)], "run `make docs`"
+
+
+def test_the_page_of_modes_names_all_that_the_history_says() -> None:
+    page = (ROOT / "docs" / "modes.md").read_text()
+    reasons = [reason.value for enum in (RefreshReason, SkipReason) for reason in enum]
+    assert [reason for reason in reasons if f"| `{reason}` |" not in page] == []
+    assert [method.value for method in RefreshMethod if f"`{method.value}`" not in page] == []
+
+
+def test_the_page_of_functions_has_the_views() -> None:
+    page = (ROOT / "docs" / "functions.md").read_text()
+    for view in ("quick_health", "df_threshold_advice", "pg_stat_stream_tables"):
+        assert re.search(rf"^\| `{view}` \| view \| \w.* \|$", page, re.MULTILINE), view
 
 
 def test_every_function_is_known_to_run_somewhere() -> None:

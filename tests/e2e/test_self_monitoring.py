@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import psycopg
 
+from deploy.local.stack import Stack
 from tests import oracle
+from tests.fixtures.alerts import next_alert
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -28,7 +30,7 @@ def assert_equal(db: Connection) -> None:
     oracle.eventually(look, 30)
 
 
-def test_the_history_is_maintained_and_an_idle_system_is_quiet(db: Connection) -> None:
+def test_the_history_is_maintained_and_an_idle_system_is_quiet(db: Connection, stack: Stack) -> None:
     db.execute("CREATE TABLE watched_busy (id int PRIMARY KEY, k int)")
     db.execute(
         "SELECT pgtrickle.create_stream_table('busy_counts', 'SELECT k, count(*) AS n FROM watched_busy GROUP BY k')"
@@ -39,6 +41,8 @@ def test_the_history_is_maintained_and_an_idle_system_is_quiet(db: Connection) -
         # As fast as it can be, so that a loop would show at once.
         db.execute("SELECT pgtrickle.alter_stream_table(%s, schedule => '1s')", (f"pgtrickle.{name}",))
     db.execute("SELECT pgtrickle.wait_for('pgtrickle.df_anomaly')")
+    listener = psycopg.connect(stack.addresses.database_url, autocommit=True)
+    listener.execute("LISTEN pg_trickle_alert")
     # A refresh that takes far longer than others, and one that fails, besides real ones.
     db.execute(
         "INSERT INTO pgtrickle.pgt_refresh_history (pgt_id, start_time, end_time, action, refresh_reason, rows_in,"
@@ -53,6 +57,8 @@ def test_the_history_is_maintained_and_an_idle_system_is_quiet(db: Connection) -
     assert_equal(db)
     assert one(db, "SELECT took_ms FROM pgtrickle.df_anomaly WHERE pgt_id = %s", watched_busy) == 90002
     assert one(db, "SELECT failures FROM pgtrickle.df_failures WHERE pgt_id = %s", watched_busy) == 1
+    with listener:
+        assert next_alert(listener, "slow_refresh", "public.busy_counts", 30)["took_ms"] == 90002
     assert "90002 ms" in str(one(db, "SELECT detail FROM pgtrickle.health_check() WHERE check_name = 'slow_refreshes'"))
     # What it did itself is in the history, and in none of its rows.
     own = (

@@ -36,11 +36,11 @@ $$;
 
 -- The newest refreshes of a stream table that took some time, since its query or all of its rows were new.
 CREATE OR REPLACE FUNCTION pgtrickle._newest_refreshes(stream_table bigint, most integer)
-RETURNS TABLE (refresh_id bigint, action text, took_ms double precision, is_new_content boolean)
+RETURNS TABLE (refresh_id bigint, start_time timestamptz, action text, took_ms double precision, is_new_content boolean)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT n.refresh_id, n.action, n.took_ms, n.is_new_content
+    SELECT n.refresh_id, n.start_time, n.action, n.took_ms, n.is_new_content
     FROM (SELECT k.*, max(k.refresh_id) FILTER (WHERE k.is_new_content) OVER () AS since
-          FROM (SELECT h.refresh_id, h.action, h.compute_ms + h.write_ms AS took_ms,
+          FROM (SELECT h.refresh_id, h.start_time, h.action, h.compute_ms + h.write_ms AS took_ms,
                        pgtrickle._is_new_content(h.refresh_reason) AS is_new_content
                 FROM pgtrickle.pgt_refresh_history h
                 WHERE h.pgt_id = stream_table AND h.status = 'COMPLETED' AND NOT h.of_replaced
@@ -137,12 +137,27 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     FROM advised a
 $$;
 
+-- How many refreshes self-monitoring found unusually slow; NULL without it, or for who may not read it.
+CREATE OR REPLACE FUNCTION pgtrickle._count_slow_refreshes(stream_table bigint, since timestamptz) RETURNS bigint
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found bigint;
+BEGIN
+    IF has_table_privilege(to_regclass('pgtrickle.df_anomaly'), 'SELECT') THEN
+        EXECUTE 'SELECT count(*) FROM pgtrickle.df_anomaly a WHERE a.pgt_id = $1 AND a.start_time >= $2'
+            INTO found USING stream_table, since;
+    END IF;
+    RETURN found;
+END $$;
+
 CREATE OR REPLACE VIEW pgtrickle.df_threshold_advice AS
 SELECT a.name, a.samples, a.slope, a.intercept, a.r2, a.compute_slope, a.write_slope, a.full_ms, a.source_rows,
-       a.break_even_rows, a.auto_threshold, a.advised_threshold, a.advice
+       a.break_even_rows, a.auto_threshold, a.advised_threshold, a.advice,
+       pgtrickle._count_slow_refreshes(a.pgt_id, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-)
+           pg_catalog.make_interval(mins => pgtrickle._setting('prediction_window')::integer)) AS slow_refreshes
 FROM pgtrickle._cost_advice() a;
 COMMENT ON VIEW pgtrickle.df_threshold_advice IS
-    'What a differential refresh costs per stream table (milliseconds = intercept + slope * change rows), what a full one costs, and which auto_threshold follows.';
+    'What a differential refresh costs per stream table (milliseconds = intercept + slope * change rows), what a full one costs, which auto_threshold follows, and with self-monitoring how many refreshes were unusually slow.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.recommend_refresh_mode(
     name text DEFAULT NULL, search_path text DEFAULT pg_catalog.current_setting('search_path'))
@@ -199,15 +214,17 @@ DECLARE
     -- The median absolute deviation, times this, is the standard deviation of a normal distribution.
     usual    double precision;
     seconds  integer;
+    slow     bigint;
 BEGIN
     WITH newest AS (
-        SELECT n.took_ms AS ms FROM pgtrickle._newest_refreshes(st.pgt_id, 500) n WHERE NOT n.is_new_content
+        SELECT n.start_time, n.took_ms AS ms FROM pgtrickle._newest_refreshes(st.pgt_id, 500) n WHERE NOT n.is_new_content
     ), middle AS (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY n.ms) AS ms FROM newest n)
     SELECT count(*) AS samples, min(m.ms) AS median_ms,
            percentile_cont(0.5) WITHIN GROUP (ORDER BY abs(n.ms - m.ms)) AS mad_ms,
-           percentile_disc(0.95) WITHIN GROUP (ORDER BY n.ms) AS p95_ms
+           percentile_disc(0.95) WITHIN GROUP (ORDER BY n.ms) AS p95_ms, min(n.start_time) AS since
     INTO took FROM newest n, middle m;
     usual := took.median_ms + 3 * 1.4826 * took.mad_ms;
+    slow := pgtrickle._count_slow_refreshes(st.pgt_id, took.since);
     -- A third of the interval stays free, up to a day. Times that lie far from each other have a small deviation where most
     -- are alike: nineteen of twenty fit in any case. A shorter interval than a second means every tick.
     seconds := CASE WHEN took.samples >= fewest
@@ -216,15 +233,17 @@ BEGIN
         'name', format('%I.%I', st.pgt_schema, st.pgt_name), 'current_schedule', st.schedule,
         'recommended_schedule', seconds || 's', 'samples', took.samples,
         'median_ms', round(took.median_ms::numeric, 1), 'mad_ms', round(took.mad_ms::numeric, 1),
-        'p95_ms', round(took.p95_ms::numeric, 1),
+        'p95_ms', round(took.p95_ms::numeric, 1), 'slow_refreshes', slow,
         'reason', CASE WHEN seconds IS NULL
             THEN format('not known yet: %s of %s refreshes (schedule_recommendation_min_samples)', took.samples, fewest)
             WHEN took.p95_ms > 1.5 * usual
             THEN format('one refresh of twenty takes more than %s ms, most less than %s ms', round(took.p95_ms), round(usual))
-            ELSE format('a refresh usually takes at most %s ms (median and three deviations)', round(usual)) END);
+            ELSE format('a refresh usually takes at most %s ms (median and three deviations)', round(usual))
+                 || CASE WHEN slow > 0 THEN format('; %s took over four times as long as others: pgtrickle.df_anomaly', slow) ELSE '' END
+            END);
 END $$;
 COMMENT ON FUNCTION pgtrickle.recommend_schedule IS
-    'Recommend the shortest interval that refreshes of a stream table fit into, from the median and the deviation of their times: from a second to a day, and never shorter than what 19 of 20 of them take.';
+    'Recommend the shortest interval that refreshes of a stream table fit into, from the median and the deviation of their times: from a second to a day, and never shorter than what 19 of 20 of them take. With self-monitoring it counts those that were unusually slow.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.scheduler_diagnostics()
 RETURNS TABLE (counter text, value bigint, description text)

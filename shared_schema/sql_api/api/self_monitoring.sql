@@ -87,7 +87,7 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION pgtrickle.setup_self_monitoring IS
-    'Make stream tables df_* over the refresh history in schema pgtrickle, which feed health_check() and the alert slow_refresh; returns what was made. Those that exist stay.';
+    'Make stream tables df_* over the refresh history in schema pgtrickle, which feed health_check(), the alert slow_refresh, df_threshold_advice and recommend_schedule(); returns what was made. Those that exist stay.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.teardown_self_monitoring() RETURNS TABLE (name text, outcome text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

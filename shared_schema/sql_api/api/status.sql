@@ -32,6 +32,8 @@ LEFT JOIN LATERAL (
     SELECT p.rows_done, p.rows_total,
            pg_catalog.date_part('epoch', p.updated_at OPERATOR(pg_catalog.-) p.started_at) AS seconds
     FROM pgtrickle.pgt_writes p WHERE p.pgt_id OPERATOR(pg_catalog.=) s.pgt_id) w ON true;
+COMMENT ON VIEW pgtrickle.pg_stat_stream_tables IS
+    'One row per stream table: its status, frontier, staleness, tier and schedule, how it was refreshed last and why, the rows of its refreshes, its last error, and the progress of a long write.';
 
 CREATE OR REPLACE FUNCTION pgtrickle.pgt_status()
 RETURNS TABLE (name text, status text, refresh_mode text, is_populated boolean, schedule text,

@@ -112,8 +112,12 @@ def test_tiers_multiply_the_interval_unless_they_are_switched_off() -> None:
     assert not off.is_due(row(tier="frozen"), TEN_S, NOON + s(1000))
 
 
-def alerts_to(seen: list[tuple[AlertEvent, dict[str, int | float | str]]]) -> Callable[..., None]:
-    return lambda event, **about: seen.append((event, about))
+def alerts_to(seen: list[tuple[AlertEvent, dict[str, int | float | str]]]) -> Callable[..., bool]:
+    def send(event: AlertEvent, **about: int | float | str) -> bool:
+        seen.append((event, about))
+        return True
+
+    return send
 
 
 def test_falling_behind_is_told_once_and_the_interval_is_stretched_and_goes_back() -> None:
@@ -150,6 +154,21 @@ def test_a_breach_is_told_before_it_happens_and_once() -> None:
     assert len(seen) == 1
     promises.watch(rows, [], NOON + s(28))
     assert len(seen) == 2
+
+
+def test_what_is_late_at_a_start_is_told_if_it_stays_late() -> None:
+    seen: list[tuple[AlertEvent, dict[str, int | float | str]]] = []
+    promises, late = Promises(alert=alerts_to(seen)), [row(i, sla_ms=30_000, fresh_until=NOON) for i in (1, 2)]
+    for seconds in (3_600, 3_610, 3_629):
+        promises.watch(late, [], NOON + s(seconds))
+    assert seen == []
+    finish(promises, late[0], age_s=5)
+    for seconds in (3_630, 3_631):
+        promises.watch([row(1, sla_ms=30_000, fresh_until=NOON + s(3_629)), late[1]], [], NOON + s(seconds))
+    assert [about["pgt_id"] for _, about in seen] == [2]
+    # It was in time since then: what comes is new.
+    promises.watch([row(1, sla_ms=30_000, fresh_until=NOON + s(3_629))], [], NOON + s(3_660))
+    assert [about["pgt_id"] for _, about in seen] == [2, 1]
 
 
 def test_a_refresh_in_time_is_no_reason_for_an_alert() -> None:

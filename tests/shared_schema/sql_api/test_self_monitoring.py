@@ -109,10 +109,14 @@ def test_readers_of_the_history_may_read_them_and_it_is_uninstalled(db: Connecti
     db.execute("DROP OWNED BY monitoring_reader; DROP ROLE monitoring_reader")
 
 
-def test_health_and_the_watch_know_slow_refreshes(db: Connection, database: str) -> None:
+def test_health_advice_and_the_watch_know_slow_refreshes(db: Connection, database: str) -> None:
     found = "SELECT severity, detail FROM pgtrickle.health_check() WHERE check_name = 'slow_refreshes'"
     assert rows(db, found) == []
+    slow = "SELECT slow_refreshes FROM pgtrickle.df_threshold_advice WHERE name = 'public.monitored'"
+    counted = "SELECT r -> 'slow_refreshes', r ->> 'reason' FROM pgtrickle.recommend_schedule('monitored') r"
+    assert rows(db, slow) == [(None,)] and rows(db, counted)[0][0] is None
     db.execute(SETUP)
+    assert rows(db, slow) == [(0,)]
     own = Database(database)
     store = BeatStore(own, "pg_trickle")
     assert rows(db, found) == [("OK", "no refresh of the last hour took unusually long")]
@@ -127,6 +131,21 @@ def test_health_and_the_watch_know_slow_refreshes(db: Connection, database: str)
         )
         # The first one is too old.
         assert rows(db, found)[0][0] == ("OK" if refresh_id == 1 else "WARNING")
+    assert rows(db, slow) == [(2,)], "the first one is before prediction_window"
+    db.execute(
+        "INSERT INTO pgtrickle.pgt_refresh_history (pgt_id, start_time, end_time, action, refresh_reason, rows_in,"
+        " rows_inserted, rows_deleted, compute_ms, write_ms, tick_watermark_lsn, status)"
+        " SELECT pgt_id, clock_timestamp() - interval '3 h', clock_timestamp(), 'DIFFERENTIAL', 'INCREMENTAL', 1, 1, 0,"
+        " 80, 20, '0/1', 'COMPLETED' FROM pgtrickle.pgt_stream_tables, generate_series(1, 20) i"
+        " WHERE pgt_name = 'monitored'"
+    )
+    assert rows(db, counted) == [
+        (
+            3,
+            "a refresh usually takes at most 100 ms (median and three deviations);"
+            " 3 took over four times as long as others: pgtrickle.df_anomaly",
+        )
+    ]
     ((severity, detail),) = rows(db, found)
     assert severity == "WARNING" and "public.monitored: 9000 ms at" in str(detail) and "5000" not in str(detail)
     watched = {read.pgt_name: (read.slow_refresh_id, read.slow_refresh_ms) for read in store.watched()}
