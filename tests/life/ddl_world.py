@@ -317,6 +317,13 @@ class World:
             f"SELECT format('ALTER PUBLICATION {publication} DROP TABLE %s', prrelid::regclass)"
             " FROM pg_publication_rel WHERE prqual IS NOT NULL OR prattrs IS NOT NULL"
         )
+        yield from found(
+            "SELECT format('ALTER TABLE %s DROP COLUMN %I CASCADE', a.attrelid::regclass, a.attname)"
+            " FROM pg_attribute a"
+            " JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname IN ('world', 'elsewhere', 'elsewhere_2') AND a.attgenerated = 'v' AND a.attinhcount = 0"
+            " AND NOT a.attisdropped"
+        )
         yield from tables("DROP TABLE %s", "c.relname LIKE 'child\\_%'")
         yield from tables("ALTER TABLE %s DISABLE ROW LEVEL SECURITY", "c.relrowsecurity")
         yield from tables("ALTER TABLE %s SET LOGGED", "c.relkind = 'r' AND c.relpersistence = 'u'")
