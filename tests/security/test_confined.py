@@ -378,7 +378,7 @@ def test_a_row_of_the_catalog_is_no_statement(scene: Scene) -> None:
             (json.dumps([column]),),
         )
         with connect(scene.applier_url) as session, contextlib.suppress(psycopg.Error):
-            session.execute("SELECT pgtrickle._adopt(pgt_id) FROM pgtrickle.pgt_stream_tables")
+            session.execute("SELECT pgtrickle._adopt(pgt_id, NULL) FROM pgtrickle.pgt_stream_tables")
             assert not scene.leaked()
         assert not scene.leaked()
     names = scene.admin.execute(
