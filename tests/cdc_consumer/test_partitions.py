@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import signal
 import time
 from collections.abc import Iterator
 from typing import LiteralString
@@ -180,7 +181,8 @@ def test_partitions_that_left_before_their_rows_are_read(make_consumer: MakeCons
     root.execute("CREATE TABLE alike (id int, region text, v text); ALTER PUBLICATION pg_trickle ADD TABLE alike")
     consumer.start()
     check(consumer, ["public.root"])
-    consumer.kill()
+    # It lags. A start would compare the catalog first, and copy the table again.
+    consumer.process.send_signal(signal.SIGSTOP)
 
     def end_of_log() -> int:
         return position(str(scalar(root, "SELECT pg_current_wal_insert_lsn()::text")))
@@ -188,10 +190,10 @@ def test_partitions_that_left_before_their_rows_are_read(make_consumer: MakeCons
     spans: list[tuple[int, int]] = []
     for name, leave in (("leaf_c", "DROP TABLE leaf_c"), ("leaf_d", "ALTER TABLE root DETACH PARTITION leaf_d")):
         root.execute(f"CREATE TABLE {name} PARTITION OF root FOR VALUES IN ('{name}')".encode())
-        moved = end_of_log()
         root.execute(
             "UPDATE root SET region = %s WHERE id BETWEEN %s AND %s", (name, 1 + 5 * len(spans), 4 + 5 * len(spans))
         )
+        moved = end_of_log()
         root.execute("INSERT INTO alike VALUES (1, %s, 'no partition')", (name,))
         root.execute("UPDATE root SET v = 'later' WHERE id = 20")
         before_leave = end_of_log()
@@ -200,7 +202,7 @@ def test_partitions_that_left_before_their_rows_are_read(make_consumer: MakeCons
     # Known ones: one is gone, the other one has other columns now.
     root.execute("UPDATE root SET v = 'last' WHERE id > 10; DROP TABLE leaf_b; INSERT INTO root VALUES (100, 'a', 'z')")
     root.execute("ALTER TABLE root DETACH PARTITION leaf_a; ALTER TABLE leaf_a DROP v, ADD w int; DROP TABLE leaf_d")
-    consumer.start()
+    consumer.process.send_signal(signal.SIGCONT)
 
     def follows() -> bool:
         content = consumer.caught_up()
@@ -208,8 +210,7 @@ def test_partitions_that_left_before_their_rows_are_read(make_consumer: MakeCons
 
     until(follows, "the rows of partitions that left are gone", limit_s=20)
     check(consumer, ["public.root", "public.alike"])
-    assert consumer.metric("pg_trickle_cdc_reconnects_total") == 0
-    shown = [frontier for frontier in _progress(consumer) for begin, end in spans if begin < frontier <= end]
+    shown = [frontier for frontier in _progress(consumer) for begin, end in spans if begin <= frontier <= end]
     assert not shown, "a frontier stands where rows of a partition are missing"
 
 
