@@ -187,7 +187,7 @@ STATE = (
     | {"pace_version"}
     | {"sinks_differ_since"}
     | {f"fuse_{of}" for of in ("passes_until", "skips_until", "skipped_at", "skipped_changes")}
-    | {f"fuse_blown_{of}" for of in ("at", "until", "changes", "limit")}
+    | {f"fuse_blown_{of}" for of in ("at", "until", "changes", "limit", "detail")}
     | {f"last_error_{of}" for of in ("at", "code", "message", "hint")}
     # The exported query is the stored one, with qualified names: the original text is not needed.
     | {"original_query", "search_path"}
