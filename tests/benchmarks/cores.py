@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.fixtures.processes import children
@@ -22,7 +22,8 @@ def keep_on(cores: set[int], pids: Iterable[int]) -> None:
     """Pin all current threads of the processes; threads that they start inherit it."""
     for pid in pids:
         for thread in threads(pid):
-            os.sched_setaffinity(thread, cores)
+            with suppress(ProcessLookupError):  # it has ended since
+                os.sched_setaffinity(thread, cores)
 
 
 @contextmanager
