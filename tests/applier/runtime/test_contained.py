@@ -254,7 +254,7 @@ class Killed(BaseException):
 
 
 def small_refresh_that_kills(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    real = computer_module.compute
+    real = compute_module.compute
 
     def compute(spark: Any, table: StreamTable, *rest: Any, **options: Any) -> Any:
         # What a sink lacked at the start was computed before, without the state.
