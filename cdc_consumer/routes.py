@@ -160,13 +160,17 @@ class Routes:
         return self._tables.find_leaf(relid)
 
     def _find_alike(self, relid: int) -> list[Capture]:
-        """Return the partitioned tables with the columns of a relation."""
-        columns = {(c.name, c.type_oid) for c in self._relations.relation(relid).columns}
+        """Return the partitioned tables of which a relation with these columns may have been a leaf.
+
+        Columns of the table may have been added, dropped or given another type before the relation was created, and
+        nothing of that in the stream yet. To wait for one too many costs a look at the catalog.
+        """
+        columns = {column.name for column in self._relations.relation(relid).columns}
         return [
             root
             for root in self._tables.followed_roots
             if (schema := self._schema_versions.find(root.relid)) is not None
-            and {(c.name, c.type.oid) for c in schema.columns if c != LEAF_COLUMN} == columns
+            and (columns <= (known := {c.name for c in schema.columns if c != LEAF_COLUMN}) or known <= columns)
         ]
 
     def _root_schema(self, leaf: int, root: Capture) -> TableSchema:

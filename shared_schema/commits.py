@@ -53,9 +53,17 @@ _READS_AND_WRITES = frozenset(
     ("select", "insert", "update", "delete", "merge", "with", "values", "table", "copy", "fetch", "explain", "truncate")
 )
 """Statements that alter no object, unless they call a function that does."""
-_UPKEEP = frozenset(("vacuum", "analyze", "cluster", "reindex", "refresh", "create index"))
-"""Statements that take long, and strong locks, and change nothing that a plan rests on."""
+_UPKEEP = frozenset(("vacuum", "analyze", "cluster", "reindex", "refresh", "create index", "validate constraint"))
+"""Statements that take long, and strong locks, and change nothing that a plan rests on: one that does not know that a
+constraint holds for old rows is right all the same."""
 _CREATE_INDEX = re.compile(r"^create\s+(?:unique\s+)?index\b", re.IGNORECASE)
+_NAME = r'(?:"(?:[^"]|"")+"|[^\s",.;()*/-]+)'
+_VALIDATE = re.compile(
+    rf"^alter\s+table\s+(?:if\s+exists\s+)?(?:only\s+)?{_NAME}(?:\.{_NAME})*\s+"
+    rf"validate\s+constraint\s+{_NAME}\s*$",
+    re.IGNORECASE,
+)
+"""Nothing else may be altered by the same statement."""
 _LONG = frozenset(("call", "do", "execute"))
 """Statements that may run for hours and do anything."""
 _OF_RELATIONS = re.compile(
@@ -99,6 +107,8 @@ class SessionAtWork:
         word, is_alone = found[1].lower(), not found[3].strip(" \n\t;")
         if is_alone and _CREATE_INDEX.match(f"{found[1]}{found[2]}"):
             return "create index"
+        if is_alone and _VALIDATE.match(f"{found[1]}{found[2]}"):
+            return "validate constraint"
         if is_alone and _OF_RELATIONS.match(f"{found[1]}{found[2]}"):
             return _TAKES_LOCKS
         return word if is_alone or word not in _READS_AND_WRITES | _UPKEEP else ""

@@ -45,7 +45,8 @@ class LeafFact:
     """A partition, at any depth.
 
     `attached` is a digest of its bound and of the transactions that attached it; `expressions` changes whenever the
-    expression of one of its own generated columns is written, None where it was not recorded.
+    expression of one of its own generated columns is written, None where it was not recorded. `toast` is its TOAST
+    table, 0 where it has none or it was not recorded.
     """
 
     oid: int
@@ -55,14 +56,16 @@ class LeafFact:
     persistence: str
     attached: str
     expressions: str | None = None
+    toast: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RelationFact:
     """A table, a view or a stream table.
 
-    `storage` is the relfilenode; `rule` a digest of a view's query; `enums` the labels of all enums in its columns by
-    object id, at any depth of the types; `composites` the attributes of the composite types in its columns likewise.
+    `storage` is the relfilenode; `toast` the TOAST table, 0 where there is none or it was not recorded; `rule` a digest
+    of a view's query; `enums` the labels of all enums in its columns by object id, at any depth of the types;
+    `composites` the attributes of the composite types in its columns likewise.
     """
 
     table: TableId
@@ -82,6 +85,7 @@ class RelationFact:
     enums: frozenset[tuple[int, str]]
     columns: tuple[ColumnFact, ...]
     composites: frozenset[tuple[int, tuple[tuple[int, int, int], ...]]] = frozenset()
+    toast: int = 0
 
     def column(self, number: int) -> ColumnFact | None:
         """Return the column with this attribute number; None when it was dropped."""
@@ -217,6 +221,7 @@ def read_relation(fact: Mapping[str, Any]) -> RelationFact:
             (int(oid), tuple((number, kind, typmod) for number, kind, typmod in attributes or ()))
             for oid, attributes in fact.get("composites", {}).items()
         ),
+        toast=fact.get("toast") or 0,
     )
 
 

@@ -26,7 +26,7 @@ def outdated_rows(old: RelationFact, new: RelationFact, in_trace: Collection[str
             return f"column {column.name} of {new.table} is another one than before"
         elif was.kind == column.kind and is_rewritten(old, new, was, column):
             return f"column {column.name} of {new.table} was rewritten"
-        elif was.kind != column.kind and has_new_storage(old, new) and not _differ_in_trace(was, column):
+        elif was.kind != column.kind and may_be_rewritten(old, new) and not _differ_in_trace(was, column):
             return f"column {column.name} of {new.table} was rewritten with another type"
     labels = dict(new.enums)
     for oid, label in sorted(old.enums):
@@ -51,17 +51,28 @@ def is_rewritten(old: RelationFact, new: RelationFact, was: ColumnFact, now: Col
     """Whether the values of a column may have changed in all rows without change rows in the log."""
     if was.generated != now.generated or (now.generated is not None and _has_new_expressions(old, new)):
         return True
-    if was.has_missing and not now.has_missing and was.default is not None and was.default == now.default:
-        # Any rewrite puts the default into old rows. ALTER COLUMN … TYPE would also have written the default anew.
+    if was.default is not None and was.default == now.default:
+        # ALTER COLUMN … TYPE would have written the default anew. Other rewrites leave the values as they are.
         return False
-    return was.written != now.written and has_new_storage(old, new)
+    return was.written != now.written and may_be_rewritten(old, new)
 
 
-def has_new_storage(old: RelationFact, new: RelationFact) -> bool:
-    """Whether the rows were written to other files; VACUUM FULL, CLUSTER and TRUNCATE do that too."""
-    before = {0: old.storage, **{leaf.oid: leaf.storage for leaf in old.leaves}}
-    after = {0: new.storage, **{leaf.oid: leaf.storage for leaf in new.leaves}}
-    return any(before[oid] != after[oid] for oid in before.keys() & after.keys())
+def may_be_rewritten(old: RelationFact, new: RelationFact) -> bool:
+    """Whether ALTER TABLE may have written the rows to other files.
+
+    VACUUM FULL, CLUSTER and TRUNCATE write other files too, and they keep the TOAST table, where there is one.
+    """
+    before, after = _files(old), _files(new)
+    return any(
+        before[oid][0] != after[oid][0] and not (before[oid][1] and before[oid][1] == after[oid][1])
+        for oid in before.keys() & after.keys()
+    )
+
+
+def _files(relation: RelationFact) -> dict[int, tuple[int, int]]:
+    """Return storage and TOAST table of a relation and its leaves."""
+    leaves = {leaf.oid: (leaf.storage, leaf.toast) for leaf in relation.leaves}
+    return {0: (relation.storage, relation.toast), **leaves}
 
 
 def _has_new_expressions(old: RelationFact, new: RelationFact) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -169,7 +170,7 @@ _UNFINISHED = "unfinished_plans"
 
 
 _UNFINISHED_FILLS = "unfinished_fills"
-"""Likewise for computations of all rows."""
+"""Likewise for computations that may end the process; 0 where one began among others when it ended."""
 
 
 class StreamTableStore:
@@ -266,8 +267,18 @@ class StreamTableStore:
         ).fetchone()
         return int(str(row[0])) if row and row[0] is not None else 0
 
+    def suspected(self, pgt_ids: Collection[int]) -> dict[int, int]:
+        """Return which of these stream tables an earlier process was computing when it died, or this one is; and how
+        often a computation of them that was counted began without an end."""
+        rows = self._connection.execute(
+            "SELECT pgt_id, (plan ->> %(mark)s)::int FROM pgtrickle.pgt_plans"
+            " WHERE pgt_id = ANY (%(ids)s) AND plan ->> %(mark)s IS NOT NULL",
+            {"mark": _UNFINISHED_FILLS, "ids": list(pgt_ids)},
+        ).fetchall()
+        return {int(str(pgt_id)): int(str(count)) for pgt_id, count in rows}
+
     def begin_fill(self, pgt_id: int) -> None:
-        """Note that a computation of all rows begins."""
+        """Note that a computation begins which may end the process."""
         self._connection.execute(
             "UPDATE pgtrickle.pgt_plans SET plan = plan"
             " || jsonb_build_object(%(mark)s::text, coalesce((plan ->> %(mark)s)::int, 0) + 1)"
@@ -280,6 +291,35 @@ class StreamTableStore:
         self._connection.execute(
             "UPDATE pgtrickle.pgt_plans SET plan = plan - %s::text WHERE pgt_id = %s", (_UNFINISHED_FILLS, pgt_id)
         )
+
+    def begin_run(self) -> bool:
+        """Note that a process begins to refresh; return whether the last one died. What it had noted is suspected."""
+        with self._connection.transaction():
+            died = self._connection.execute("SELECT pgt_ids FROM pgtrickle.pgt_begun FOR UPDATE").fetchone()
+            if died is not None:
+                self._connection.execute(
+                    "UPDATE pgtrickle.pgt_plans SET plan = jsonb_build_object(%s::text, 0) || plan"
+                    " WHERE pgt_id = ANY (%s)",
+                    (_UNFINISHED_FILLS, died[0]),
+                )
+            self._connection.execute(
+                "INSERT INTO pgtrickle.pgt_begun DEFAULT VALUES ON CONFLICT (only_row) DO UPDATE SET pgt_ids = '{}'"
+            )
+        return died is not None
+
+    def note_begun(self, pgt_ids: Collection[int]) -> None:
+        """Note which refreshes the process is about to compute, instead of those that it noted before.
+
+        It is to outlive the process, not the server: nobody waits for the disk.
+        """
+        self._connection.execute(
+            "UPDATE pgtrickle.pgt_begun SET pgt_ids = %s WHERE set_config('synchronous_commit', 'off', true) = 'off'",
+            (sorted(pgt_ids),),
+        )
+
+    def end_run(self) -> None:
+        """Note that the process ends by itself."""
+        self._connection.execute("DELETE FROM pgtrickle.pgt_begun")
 
     def save_plan(self, pgt_id: int, plan: dict[str, object]) -> None:
         """Store how a stream table is maintained, for explain_stream_table(); nothing if it was just dropped."""

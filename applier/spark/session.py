@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import java_import
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from applier.spark.class_archive import archive_path, use_archive
 from applier.spark.java_functions import functions_jar
+from shared_schema.errors import SettingsError
 
 TIME_ZONE = "UTC"
 
@@ -55,7 +58,8 @@ def spark_session(
 ) -> SparkSession:
     """Start (or return the running) session with Kafka, Avro, Delta and our own functions on its classpath.
 
-    Without `java_options` the JVM uses the archive of its classes, if there is one.
+    Without `java_options` the JVM uses the archive of its classes, if there is one. Raises SettingsError for a cluster
+    that has no secret.
     """
     os.environ["TZ"] = TIME_ZONE
     if master.startswith("local"):
@@ -72,6 +76,9 @@ def spark_session(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Others can reach Spark's ports: users of the machine, or of the network. Locally, on YARN and on Kubernetes
+        # Spark makes the secret itself. In a cluster of its own the operator sets one, for all processes.
+        "spark.authenticate": "true",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -116,9 +123,6 @@ def spark_session(
         options["spark.driver.extraJavaOptions"] += f" {java_options or use_archive(archive_path(all_jars))}"
         # The driver cannot lose contact with itself; only a clock that is set forward makes it look so.
         options["spark.storage.blockManagerHeartbeatTimeoutMs"] = str(365 * 86_400_000)
-        # Other users of the machine can reach its ports on the loopback address. Spark makes the secret itself; on a
-        # cluster the operator sets one, for all its processes.
-        options["spark.authenticate"] = "true"
     else:
         options["spark.jars"] = ",".join(map(str, all_jars))
     builder = SparkSession.builder.appName("pg-trickle-applier").master(master)
@@ -126,7 +130,16 @@ def spark_session(
         builder = builder.config(name, value)
     for name in _DUPLICATE_ERROR_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    session: SparkSession = builder.getOrCreate()
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except (Py4JJavaError, IllegalArgumentException) as error:
+        if "spark.authenticate.secret" not in str(error):
+            raise
+        raise SettingsError(
+            f"Spark master {master} has no secret: anybody who reaches its ports could run code",
+            hint="set spark.authenticate true and spark.authenticate.secret in spark-defaults.conf of the cluster and "
+            "of the applier (SPARK_CONF_DIR)",
+        ) from error
     session.sparkContext.setLogLevel(LOG_LEVEL)
     _register_functions(session)
     return session

@@ -25,7 +25,6 @@ _NODES = {
 }
 
 _CALL = re.compile(r":(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)")
-_NAMED_CALL = re.compile(r":(?:funcid|aggfnoid|winfnoid) (\d+)")
 _CONVERSION = re.compile(r":resulttype (\d+) :resultcollid")
 """Of a conversion through text: of the nodes with these fields only that one has no type modifier between them."""
 
@@ -60,9 +59,9 @@ def find_change_by_itself(query: str, catalog: CatalogSnapshot) -> Refused | Non
 
 def is_steady(query: str, catalog: CatalogSnapshot) -> bool:
     """Whether the result of a query that PostgreSQL runs can change only with its sources: nobody knows what a function
-    of users reads, nor what the text of a date says."""
+    of users reads, one behind an operator too, nor what the text of a date says."""
     return find_change_by_itself(query, catalog) is None and not any(
-        any(info.oid >= FIRST_USER_OID for info in _functions(_NAMED_CALL, tree, catalog))
+        any(info.oid >= FIRST_USER_OID for info in _functions(_CALL, tree, catalog))
         or any(_is_looked_up(int(oid), catalog) for oid in _CONVERSION.findall(tree))
         for tree in _trees(query, catalog)
     )

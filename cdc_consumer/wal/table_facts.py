@@ -54,6 +54,8 @@ WITH RECURSIVE tree (root, relid) AS (
 SELECT c.oid::int8, json_build_object(
     'storage', (SELECT json_object_agg(l.oid::text, l.relfilenode::int8 ORDER BY l.oid) FROM tree t
                 JOIN pg_class l ON l.oid = t.relid WHERE t.root = c.oid),
+    'toast', (SELECT json_object_agg(l.oid::text, l.reltoastrelid::int8 ORDER BY l.oid) FROM tree t
+              JOIN pg_class l ON l.oid = t.relid WHERE t.root = c.oid),
     'columns', (SELECT json_agg(json_build_array(
         a.attnum, a.attname, a.atttypid::int8, a.atttypmod,
         CASE WHEN a.attgenerated <> '' THEN (
@@ -197,7 +199,9 @@ def _relation(table: TableId, facts: Mapping[str, Any]) -> RelationFact:
         options="",
         keys=None,
         leaves=tuple(
-            LeafFact(int(oid), int(node), "", "", "", "", _expressions(facts, oid))
+            LeafFact(
+                int(oid), int(node), "", "", "", "", _expressions(facts, oid), (facts.get("toast") or {}).get(oid, 0)
+            )
             for oid, node in sorted((facts["storage"] or {}).items())
         ),
         publication_problem=None,

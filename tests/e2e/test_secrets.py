@@ -20,7 +20,7 @@ from shared_schema.connections import parse_conninfo
 LISTEN = "0A"
 
 
-def _family(pid: int) -> set[int]:
+def family(pid: int) -> set[int]:
     """Return a process and all its descendants."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
@@ -78,7 +78,7 @@ def test_secrets_are_not_shown_and_only_loopback_listens(stack: Stack) -> None:
     assert password == parse_conninfo(stack.binaries["cdc"].settings["PG_TRICKLE_DATABASE_URL"])["password"]
     for name, binary in stack.binaries.items():
         heard: list[tuple[str, int]] = []
-        for pid in _family(binary.pid):
+        for pid in family(binary.pid):
             # A descendant may end meanwhile.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 assert password not in Path(f"/proc/{pid}/cmdline").read_text(), f"{name}: in ps"

@@ -235,6 +235,7 @@ def truncate(catalog: Catalog) -> str | None:
     "statistics, comments, grants, options",
     "a default, an identity, a trigger",
     "rows are stored anew, unchanged",
+    "a column is altered, and rows are stored anew, unchanged",
     "rows are stored in another order",
     "a partition is stored anew",
     "a default or an identity goes",

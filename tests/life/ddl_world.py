@@ -3,6 +3,9 @@
 Every stream table has an *oracle*: a view of the same query. PostgreSQL itself makes it follow what happens to its
 sources, by identity, as a stream table has to. Where a view forbids a change, or goes with what was dropped, the oracle
 is made again from the text that it had; if that is not possible any more, the stream table must be marked.
+
+Only where a stream table follows new columns of a `*` no view says what it should be. Then the oracle is written from
+the numbers of the columns of its source: never from the text that is stored of the stream table, which may be wrong.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import psycopg
+from psycopg import sql
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -124,6 +128,10 @@ BELOW = {"st_above": ("st_sums",), "st_both": ("st_sums", "st_view")}
 """Stream table -> the stream tables that it reads."""
 
 
+STAR = re.compile(r"SELECT \* FROM (world\.\w+)")
+"""A query of which the columns are those of one table."""
+
+
 def oracle_text(query: str) -> str:
     """Return a query over stream tables as one over their oracles."""
     return re.sub(r"\bst_", "oracle_st_", query).rstrip("; \n")
@@ -135,6 +143,14 @@ def query_text(oracle: str) -> str:
 
 
 @dataclass
+class Star:
+    """What a `*` stands for: columns of one table by number, each with its name in the stream table, in order."""
+
+    relid: int
+    columns: list[tuple[int, str]]
+
+
+@dataclass
 class World:
     """The stream tables of a run and their oracles; `lost` are those whose query cannot be run any more."""
 
@@ -142,6 +158,8 @@ class World:
     texts: dict[str, str] = field(default_factory=dict)
     """Oracle or view -> its text, as PostgreSQL printed it last."""
     lost: dict[str, str] = field(default_factory=dict)
+    stars: dict[str, Star] = field(default_factory=dict)
+    """Stream table that follows new columns of a `*` -> the columns that it has."""
     oids: dict[str, int] = field(default_factory=dict)
     """Object of the schema -> its object id, whatever its name is now."""
     _named: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -198,6 +216,48 @@ class World:
         if definition.owner:
             self.connection.execute(f"ALTER TABLE world.{name} OWNER TO {definition.owner}".encode())
         self.set_oracle(name, oracle_text(query))
+        self.stars.pop(name, None)
+        if definition.evolves and (star := STAR.fullmatch(query)):
+            relid = int(str(self.connection.execute("SELECT %s::regclass::int8", (star[1],)).fetchall()[0][0]))
+            self.stars[name] = Star(relid, self._columns(relid))
+
+    def count_columns(self, name: str) -> int:
+        """Return how many columns a stream table has now."""
+        found = self.connection.execute("SELECT to_regclass(%s)::int8", (f"world.{name}",)).fetchall()[0][0]
+        return 0 if found is None else len(self._columns(int(str(found))))
+
+    def pin_star(self, name: str) -> bool:
+        """Write the oracle of a stream table over `*` from the present catalog of its source -> whether it can be.
+
+        Columns that the stream table has got since the last time are the next ones of the source, in their order.
+        """
+        star = self.stars[name]
+        present = dict(self._columns(star.relid))
+        if not {number for number, _ in star.columns} <= present.keys():
+            return False
+        further = sorted(number for number in present if number > max(known for known, _ in star.columns))
+        own = self._columns(
+            int(str(self.connection.execute(f"SELECT 'world.{name}'::regclass::int8").fetchall()[0][0]))
+        )
+        added = own[len(star.columns) :]
+        if len(own) < len(star.columns) or len(added) > len(further):
+            return False
+        star.columns += [(number, out) for number, (_, out) in zip(further, added, strict=False)]
+        ((source,),) = self.connection.execute("SELECT %s::int8::oid::regclass::text", (star.relid,)).fetchall()
+        columns = sql.SQL(", ").join(
+            sql.SQL("{} AS {}").format(sql.Identifier(present[number]), sql.Identifier(out))
+            for number, out in star.columns
+        )
+        self.set_oracle(name, sql.SQL("SELECT {} FROM ").format(columns).as_string(self.connection) + str(source))
+        return name not in self.lost
+
+    def _columns(self, relid: int) -> list[tuple[int, str]]:
+        rows = self.connection.execute(
+            "SELECT attnum, attname FROM pg_attribute"
+            " WHERE attrelid = %s::int8::oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            (relid,),
+        ).fetchall()
+        return [(int(str(number)), str(column)) for number, column in rows]
 
     def set_oracle(self, name: str, text: str) -> None:
         """Make the oracle of a stream table anew, and those that read it."""
@@ -208,7 +268,7 @@ class World:
 
     def drop(self) -> None:
         """Drop all stream tables and everything under them."""
-        self.texts, self.lost, self.oids = {}, {}, {}
+        self.texts, self.lost, self.stars, self.oids = {}, {}, {}, {}
         rows = self.connection.execute(
             "SELECT format('%I.%I', pgt_schema, pgt_name) FROM pgtrickle.pgt_stream_tables ORDER BY pgt_id DESC"
         ).fetchall()

@@ -11,17 +11,20 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 
 import psycopg
 import pytest
 
 from deploy.local.stack import Stack
+from tests.e2e.test_secrets import family
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
 SEEN_WITHIN_S = 5.0
+LONG = bool(os.environ.get("PG_TRICKLE_LONG_TESTS"))
+
 BACK_WITHIN_S = 30.0
 """Only so that the test ends: Kafka clients wait longer and longer before they connect again."""
 
@@ -64,13 +67,17 @@ def until(is_true: Callable[[], bool], what: str, since: float, limit_s: float) 
 
 
 @contextmanager
-def stopped(pid: int) -> Iterator[float]:
-    """Stop a process with SIGSTOP, as if it or its machine hangs; yield when."""
-    os.kill(pid, signal.SIGSTOP)
+def stopped(*pids: int) -> Iterator[float]:
+    """Stop processes with SIGSTOP, as if they or their machine hang; yield when."""
     try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
         yield time.monotonic()
     finally:
-        os.kill(pid, signal.SIGCONT)
+        for pid in pids:
+            # A process of the server may have been about to end.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 class Alerts:
@@ -205,4 +212,36 @@ def test_a_hung_applier(fresh: Connection, stack: Stack, alerts: Alerts) -> None
         assert waited - 1 < seconds(fresh) < waited + 3
     until(lambda: is_good(fresh, stack), "all is well again", time.monotonic(), BACK_WITHIN_S)
     until(lambda: alerts.has("applier_back"), "NOTIFY", time.monotonic(), SEEN_WITHIN_S)
+    assert one(fresh, "SELECT n FROM fresh") == 1
+
+
+def test_a_hung_database(fresh: Connection, stack: Stack) -> None:
+    """Nobody can ask it anything, so only the pages speak."""
+    processes = family(stack.postgres.pid)
+    assert len(processes) > 5, "the server and its sessions"
+    # The first one first: it would start others.
+    with stopped(*sorted(processes)) as began:
+        for part in ("cdc", "applier"):
+            until(lambda part=part: page(stack, part, "/readyz")[0] == 503, part, began, SEEN_WITHIN_S)  # type: ignore[misc]
+            assert page(stack, part, "/healthz")[0] == 200
+    until(lambda: is_good(fresh, stack), "all is well again", time.monotonic(), BACK_WITHIN_S)
+    insert(fresh, 1)
+    fresh.execute("SELECT pgtrickle.wait_for('fresh')")
+    assert one(fresh, "SELECT n FROM fresh") == 1
+
+
+@pytest.mark.skipif(not LONG, reason="both programs start again: PG_TRICKLE_LONG_TESTS")
+def test_both_programs_are_dead(fresh: Connection, stack: Stack) -> None:
+    """SQL says so by itself: the age of a beat is measured when somebody asks."""
+    began = time.monotonic()
+    for part in ("cdc", "applier"):
+        stack.kill(part)
+    insert(fresh, 1)
+    for name in ("consumer_running", "applier_running"):
+        until(lambda name=name: check(fresh, name)[0] == "ERROR", name, began, SEEN_WITHIN_S)  # type: ignore[misc]
+    waited = time.monotonic() - began
+    assert waited - 1 < seconds(fresh) < waited + 3, "nothing that is stale looks fresh"
+    for part in ("cdc", "applier"):
+        stack.restart(part, wait=False)
+    until(lambda: is_good(fresh, stack), "all is well again", time.monotonic(), 120)
     assert one(fresh, "SELECT n FROM fresh") == 1

@@ -19,7 +19,10 @@ from tests.life.sources_page import Line, lines, objects, table_rows
 Connection = psycopg.Connection[tuple[object, ...]]
 
 LONG = bool(os.environ.get("PG_TRICKLE_LONG_TESTS"))
-"""Whether every line is run; otherwise every eighth one is."""
+"""Whether every line is run; otherwise one batch is."""
+
+BATCHES = 8
+"""The stream tables of a batch are there together, and have one time limit."""
 
 ROWS = """
 INSERT INTO t (id, v, w, m, c, s)
@@ -252,10 +255,11 @@ def version_of(db: Connection) -> int:
     return db.info.server_version // 10_000
 
 
+@pytest.mark.parametrize("batch", range(BATCHES) if LONG else [0])
 @pytest.mark.timeout(900)
-def test_what_the_page_says_happens(db: Connection) -> None:
+def test_what_the_page_says_happens(db: Connection, batch: int) -> None:
     found = [a for a in lines() if not a.concerns_all and a.since <= version_of(db)]
-    assert judge_lines(db, found if LONG else found[::8]) == []
+    assert judge_lines(db, found[batch::BATCHES]) == []
 
 
 @pytest.mark.skipif(not LONG, reason="stops every stream table: PG_TRICKLE_LONG_TESTS")

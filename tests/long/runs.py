@@ -31,6 +31,13 @@ RUNS = (
         {"HYPOTHESIS_PROFILE": "deep"},
     ),
     Run(
+        "progress",
+        (*PYTEST, "tests/shared_schema/test_progress_topic.py", "tests/cdc_consumer/test_long_progress.py"),
+        "both programs start within 10 s on a topic with 3 000 000 progress records",
+        30,
+        _LONG,
+    ),
+    Run(
         "damage",
         (*PYTEST, "tests/cdc_consumer/test_bad_bytes.py"),
         "50 000 damaged frames: an error, or what the reference reads",
@@ -84,14 +91,14 @@ RUNS = (
         "life",
         (*PYTEST, "tests/life"),
         "the scenarios of production life in their long forms",
-        90,
+        180,
         _LONG,
     ),
     Run(
         "life-16",
         (*PYTEST, "tests/life"),
         "the same on PostgreSQL 16",
-        90,
+        180,
         {**_LONG, "PG_MAJOR": "16"},
     ),
     *(

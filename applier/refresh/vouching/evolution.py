@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from applier.errors import SourceChanged
 from shared_schema.dependency_facts import ColumnFact, DependencyFacts, RelationFact
-from shared_schema.outdated_rows import has_new_storage, is_rewritten
+from shared_schema.outdated_rows import is_rewritten, may_be_rewritten
 from shared_schema.pg_types import is_widening
 from shared_schema.table_schema import TableId
 
@@ -149,7 +149,7 @@ def _columns(
         if present.name != column.name:
             yield _Seen(f"{what} is now called {present.name}", renamed=True, whole=is_table)
         if present.kind != column.kind:
-            rewritten = is_table and has_new_storage(was, now)
+            rewritten = is_table and may_be_rewritten(was, now)
             changes_rows = rewritten and not is_widening(column.kind, present.kind)
             yield _Seen(
                 f"{what} has another type",

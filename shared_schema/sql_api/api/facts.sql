@@ -121,6 +121,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         'row_security', c.relrowsecurity, 'is_partition', c.relispartition,
         'has_children', c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid),
         'replica_identity', c.relreplident, 'storage', c.relfilenode::int8,
+        -- ALTER TABLE that writes all rows makes another one; VACUUM FULL, CLUSTER and TRUNCATE keep it.
+        'toast', c.reltoastrelid::int8,
         'rule', (SELECT md5(string_agg(w.ev_action::text, '' ORDER BY w.rulename)) FROM pg_rewrite w
                  WHERE w.ev_class = c.oid AND c.relkind = 'v'),
         'options', coalesce(array_to_string(c.reloptions, ','), ''),
@@ -139,7 +141,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                 -- When its own expressions of generated columns were written: they may differ from those of the root.
                 coalesce((SELECT string_agg(format('%s %s %s', f.adnum, f.oid, f.xmin), ',' ORDER BY f.adnum)
                           FROM pg_attrdef f JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
-                          WHERE f.adrelid = l.oid AND a.attgenerated <> ''), '')))
+                          WHERE f.adrelid = l.oid AND a.attgenerated <> ''), ''), l.reltoastrelid::int8))
             FROM tree t JOIN pg_class l ON l.oid = t.relid), '{}') END,
         'publication_problem', m.problem, 'memberships', m.memberships,
         'enums', CASE WHEN u.types <> '{}' THEN coalesce((

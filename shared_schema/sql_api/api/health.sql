@@ -143,6 +143,13 @@ BEGIN
     RETURN QUERY SELECT 'error_tables', CASE WHEN found IS NULL THEN 'OK' ELSE 'ERROR' END,
         coalesce(found, 'no stream table is suspended');
 
+    SELECT string_agg(format('%I.%I: %s', s.pgt_schema, s.pgt_name, k.reason), '; ' ORDER BY s.pgt_id) INTO found
+    FROM pgtrickle.pgt_kept_columns k JOIN pgtrickle.pgt_stream_tables s USING (pgt_id)
+    WHERE coalesce(s.auto_evolve, pgtrickle._setting('auto_evolve')::boolean, false);
+    RETURN QUERY SELECT 'evolution', CASE WHEN found IS NULL THEN 'OK' ELSE 'WARNING' END,
+        coalesce('keeps its columns, although its sources have new ones: ' || found,
+                 'no stream table with auto_evolve lacks a column that was added');
+
     SELECT string_agg(format('%I.%I: %s', s.pgt_schema, s.pgt_name, f.problem), '; ' ORDER BY s.pgt_id) INTO found
     FROM pgtrickle.pgt_stream_tables s CROSS JOIN LATERAL pgtrickle._fuse_findings(s.pgt_id) f;
     RETURN QUERY SELECT 'fuses', CASE WHEN found IS NULL THEN 'OK' ELSE 'WARNING' END,

@@ -177,7 +177,7 @@ BEGIN
     st.full_policy := coalesce(lower(full_policy), st.full_policy);
     IF auto_evolve AND query IS NULL THEN
         -- Columns that came before it was switched on.
-        PERFORM pgtrickle._evolve(ARRAY[st.pgt_id]);
+        PERFORM pgtrickle._evolve(ARRAY[st.pgt_id], by_hand => true);
     END IF;
     IF query IS NOT NULL THEN
         done := coalesce(nullif(pgtrickle._alter_query(st, query, search_path), 'no-op'), done);

@@ -95,20 +95,31 @@ BEGIN
     RETURN seen;
 END $$;
 
--- Lets those of these stream tables evolve that should and can; the others keep their columns, as a view does.
-CREATE OR REPLACE FUNCTION pgtrickle._evolve(ids bigint[]) RETURNS bigint
+-- Lets those of these stream tables evolve that should and can; the others keep their columns, as a view does. Why one cannot is
+-- in health_check(), or a warning for who switches it on.
+CREATE OR REPLACE FUNCTION pgtrickle._evolve(ids bigint[], by_hand boolean DEFAULT false) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     st     pgtrickle.pgt_stream_tables;
     begun  bigint := 0;
 BEGIN
+    IF NOT by_hand THEN
+        DELETE FROM pgtrickle.pgt_kept_columns k WHERE k.pgt_id = ANY (ids);
+    END IF;
     FOR st IN SELECT s.* FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = ANY (ids) AND pgtrickle._evolves(s)
               ORDER BY s.pgt_id LOOP
         BEGIN
             begun := begun + (pgtrickle._evolve_one(st) IS NOT NULL)::int;
         EXCEPTION WHEN OTHERS THEN
             -- Two sides of a UNION with other columns, a column list that the owner may not read, a name that is there twice.
-            RAISE LOG 'stream table % keeps its columns: %', st.pgt_relid::regclass, SQLERRM;
+            IF by_hand THEN
+                RAISE WARNING 'stream table % keeps its columns: %', st.pgt_relid::regclass, SQLERRM;
+            ELSE
+                RAISE LOG 'stream table % keeps its columns: %', st.pgt_relid::regclass, SQLERRM;
+                -- Nothing, if it was just dropped.
+                INSERT INTO pgtrickle.pgt_kept_columns (pgt_id, reason)
+                SELECT s.pgt_id, SQLERRM FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id FOR KEY SHARE;
+            END IF;
         END;
     END LOOP;
     RETURN begun;

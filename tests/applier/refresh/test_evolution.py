@@ -198,6 +198,39 @@ def test_a_rewrite_puts_defaults_into_old_rows() -> None:
     assert isinstance(judge(before, rewritten, {}, NAME), Recompute)
 
 
+def test_what_keeps_the_toast_table_wrote_no_value() -> None:
+    """SET STATISTICS and VACUUM FULL between two looks are no rewrite; ALTER TABLE makes another TOAST table."""
+    altered = [column(1, "id"), column(2, "v", written="2"), column(3, "w")]
+    before = facts(relation(toast=7))
+    assert judge(before, facts(relation(altered, storage=2, toast=7)), {}, NAME) == Transparent()
+    for now in (relation(altered, storage=2, toast=8), relation(altered, storage=2, toast=0)):
+        assert isinstance(judge(before, facts(now), {}, NAME), Recompute)
+    # Without one, or where it was not recorded, nothing tells them apart.
+    for toast in (None, 0):
+        found = judge(facts(relation(toast=toast)), facts(relation(altered, storage=2, toast=7)), {}, NAME)
+        assert isinstance(found, Recompute)
+    renamed = relation([column(1, "id"), column(2, "x", written="2"), column(3, "w")], storage=2, toast=7)
+    found = judge(before, facts(renamed), {}, NAME)
+    assert isinstance(found, Recompute) and found.renamed and not found.changes_rows
+    leaf = [1, "f", "r", "p", "FOR VALUES IN (1)", ""]
+    was = read_relation(relation(kind="p", leaves={"6": [*leaf, 7]}))
+    vacuumed = read_relation(relation(altered, kind="p", leaves={"6": [2, *leaf[1:], 7]}))
+    rewritten = read_relation(relation(altered, kind="p", leaves={"6": [2, *leaf[1:], 8]}))
+    assert outdated_rows(was, vacuumed, ()) is None
+    assert "v of public.t was rewritten" in str(outdated_rows(was, rewritten, ()))
+
+
+def test_a_default_that_stays_tells_that_the_column_was_not_rewritten() -> None:
+    """ALTER COLUMN … TYPE writes it anew, with a new row in the catalog."""
+
+    def with_default(written: str, default: str | None, storage: int) -> DependencyFacts:
+        return facts(relation([column(1, "id"), column(2, "v", written=written, default=default)], storage=storage))
+
+    assert judge(with_default("1", "d 1", 1), with_default("2", "d 1", 2), {}, NAME) == Transparent()
+    for was, now in (("d 1", "e 2"), ("d 1", None), (None, "e 2"), (None, None)):
+        assert isinstance(judge(with_default("1", was, 1), with_default("2", now, 2), {}, NAME), Recompute)
+
+
 def test_a_partition_tree() -> None:
     leaf = [10, "f", "r", "p", "FOR VALUES IN (1)"]
     before = read_relation(relation(kind="p", leaves={"6": leaf}))

@@ -97,6 +97,8 @@ CREATE VIEW later AS SELECT id, t FROM late;
 CREATE FUNCTION doubled(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1 * 2; END';
 CREATE FUNCTION looked_up(int) RETURNS int LANGUAGE sql STABLE AS 'SELECT count(*)::int FROM src';
 CREATE VIEW called AS SELECT id, doubled(id) AS d FROM src;
+CREATE FUNCTION doubles(int, int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN doubled($1) = $2; END';
+CREATE OPERATOR === (LEFTARG = int, RIGHTARG = int, FUNCTION = doubles);
 CREATE VIEW looked AS SELECT id, looked_up(id) AS d FROM src
 """
 
@@ -112,6 +114,7 @@ STEADY = {
     "SELECT id, row_number() OVER () AS n FROM src WHERE t = current_setting('app.t', true)": (Reason.SESSION, False),
     "SELECT id, row_number() OVER () AS n FROM src TABLESAMPLE SYSTEM (50)": (Reason.VOLATILE, False),
     "SELECT id, row_number() OVER () AS n FROM called": (None, False),
+    "SELECT id, row_number() OVER () AS n FROM src WHERE id === 4": (None, False),
     "SELECT id, t::date AS d, row_number() OVER () AS n FROM src": (None, False),
 }
 """Query -> why AUTO refuses it, and whether in FULL mode its result changes only with its sources."""

@@ -51,7 +51,11 @@ CREATE TABLE below PARTITION OF root FOR VALUES FROM (0) TO (10) PARTITION BY RA
 CREATE TABLE leaf PARTITION OF below FOR VALUES FROM (0) TO (10);
 CREATE TABLE leaf2 PARTITION OF root FOR VALUES FROM (10) TO (20);
 CREATE VIEW seen AS SELECT id, v FROM plain;
-CREATE TABLE green (id int PRIMARY KEY, v int)
+CREATE TABLE green (id int PRIMARY KEY, v int);
+CREATE TABLE title (id int, t text) PARTITION BY RANGE (id);
+CREATE TABLE title_1 PARTITION OF title FOR VALUES FROM (0) TO (10);
+CREATE TABLE title_2 PARTITION OF title FOR VALUES FROM (10) TO (20);
+CREATE TABLE pairs_of (id int PRIMARY KEY, v int DEFAULT 5, w int)
 """
 
 QUERIES = {
@@ -62,6 +66,8 @@ QUERIES = {
     "st_range": "SELECT id, r, s FROM of_range",
     "st_root": "SELECT id, v, g FROM root",
     "st_leaves": "SELECT id, v FROM root",
+    "st_titles": "SELECT id, t FROM title",
+    "st_pairs": "SELECT id, v, w FROM pairs_of",
 }
 
 
@@ -225,6 +231,11 @@ def test_texts_of_values_are_followed(
         ("st_root", "CREATE INDEX leaf_id ON leaf (id); CLUSTER leaf USING leaf_id"),
         ("st_root", "TRUNCATE leaf"),
         ("st_plain", "ALTER TABLE plain REPLICA IDENTITY FULL"),
+        # Rows of the catalog about columns were written too, and no value was.
+        ("st_text", "ALTER TABLE plain ALTER c SET STATISTICS 9; VACUUM FULL plain"),
+        ("st_plain", "TRUNCATE plain; ALTER TABLE plain ALTER v SET STATISTICS 9"),
+        ("st_titles", "ALTER TABLE title ALTER t SET STATISTICS 9; VACUUM FULL title_1; TRUNCATE title_2"),
+        ("st_pairs", "ALTER TABLE pairs_of ALTER v SET STATISTICS 9; VACUUM FULL pairs_of"),
     ],
 )
 def test_what_changes_no_row(make_scene: Callable[..., Scene], name: str, ddl: str) -> None:
@@ -254,6 +265,10 @@ def test_what_changes_no_row(make_scene: Callable[..., Scene], name: str, ddl: s
         ("st_plain", "DROP PUBLICATION pg_trickle", "not in publication"),
         ("st_plain", "CREATE OR REPLACE VIEW seen AS SELECT id, v + 1 AS v FROM plain", "seen was replaced"),
         ("st_text", "ALTER TABLE plain ALTER COLUMN c TYPE text USING c || 'x'", "c of public.plain was rewritten"),
+        # The TOAST table tells, where there is one, and the default otherwise.
+        ("st_titles", "ALTER TABLE title ALTER COLUMN t TYPE text USING t || 'x'", "t of public.title was rewritten"),
+        ("st_pairs", "ALTER TABLE pairs_of ALTER COLUMN v TYPE int USING v + 1", "v of public.pairs_of was rewritten"),
+        ("st_pairs", "ALTER TABLE pairs_of ALTER COLUMN w TYPE int USING w + 1", "w of public.pairs_of was rewritten"),
         ("st_text", "ALTER TABLE plain DROP COLUMN c", "c of public.plain was dropped"),
         (
             "st_plain",

@@ -250,6 +250,94 @@ def test_computations_that_may_have_ended_the_process_begin_one_by_one(make_tick
     assert [store.unfinished_fills(pgt_id) for pgt_id in ids.values()] == [0, 0, 0]
 
 
+class Killed(BaseException):
+    """The process is gone: nothing catches it, and nothing is cleaned up."""
+
+
+def small_refresh_that_kills(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    real = compute_module.compute
+
+    def compute(spark: Any, table: StreamTable, *rest: Any, **options: Any) -> Any:
+        # What a sink lacked at the start was computed before, without the state.
+        if table.table.name == name and len(rest) > 1:
+            raise Killed
+        return real(spark, table, *rest, **options)
+
+    monkeypatch.setattr(computer_module, "compute", compute)
+
+
+def test_a_small_refresh_that_ends_the_process(
+    make_ticks: Callable[..., Ticks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody counts small refreshes until a process has died; then the one that does it is found among the others."""
+    ticks = make_ticks()
+    connection = ticks.lab.connection
+    create(ticks, few=FEW, of_b=OF_B, more="SELECT id, k FROM a")
+    ticks.lab.step()
+    ticks.run()
+    noted = "SELECT xmin::text, pgt_ids FROM pgtrickle.pgt_begun"
+    before = connection.execute(noted).fetchall()
+    for _ in range(2):
+        change(ticks)
+        ticks.run()
+    assert connection.execute(noted).fetchall() == before, "nothing is written for a small refresh"
+    small_refresh_that_kills(monkeypatch, "of_b")
+    change(ticks)
+    deaths = 0
+    while ticks.statuses()["of_b"] == "ACTIVE":
+        try:
+            for _ in range(6):
+                ticks.run()
+        except Killed:
+            deaths += 1
+            assert deaths < 10, ticks.statuses()
+            ticks = make_ticks()
+    assert deaths == 2 + fills.MAX_UNFINISHED, "one that nobody watched, one that watched, and three tries"
+    code, message = error_of(ticks, "of_b")
+    assert code == "FillCrashed" and "ended 3 times while it computed" in message
+    assert ticks.statuses() == {"few": "ACTIVE", "of_b": "SUSPENDED", "more": "ACTIVE"}
+    for _ in range(2):
+        change(ticks)
+        ticks.run()
+    assert ticks.lab.differences("few", FEW) == 0 and ticks.lab.differences("more", "SELECT id, k FROM a") == 0
+    monkeypatch.undo()
+    connection.execute("SELECT pgtrickle.resume_stream_table('of_b')")
+    ticks.run()
+    assert set(ticks.statuses().values()) == {"ACTIVE"} and ticks.lab.differences("of_b", OF_B) == 0
+    ticks.run()
+    left = connection.execute("SELECT count(*) FROM pgtrickle.pgt_plans WHERE plan ? 'unfinished_fills'").fetchone()
+    assert left == (0,) and connection.execute("SELECT pgt_ids FROM pgtrickle.pgt_begun").fetchone() == ([],)
+
+
+def test_small_refreshes_are_noted_only_after_a_death_and_for_some_time(make_ticks: Callable[..., Ticks]) -> None:
+    ticks = make_ticks()
+    create(ticks, few=FEW)
+    ticks.lab.step()
+    ticks.run()
+    (few,) = ticks.tables.planned
+    begun = "SELECT pgt_ids FROM pgtrickle.pgt_begun"
+
+    def of_the_next_tick() -> list[object]:
+        change(ticks)
+        ticks.run()
+        return ticks.lab.connection.execute(begun).fetchall()
+
+    assert of_the_next_tick() == [([],)]
+    # The process is killed, and so is the one after it, when nothing was computed.
+    for _ in range(2):
+        ticks = make_ticks()
+        assert of_the_next_tick() == [([few],)]
+        ticks.run()
+        assert ticks.lab.connection.execute(begun).fetchall() == [([],)]
+    ticks.failures.fills.clock = lambda: time.monotonic() + fills.WATCH_S
+    assert of_the_next_tick() == [([],)]
+    # It ends by itself.
+    ticks.failures.fills.end_all()
+    assert ticks.lab.connection.execute(begun).fetchall() == []
+    ticks = make_ticks()
+    assert of_the_next_tick() == [([],)]
+
+
 @pytest.mark.parametrize("happens", ["pause", "suspension"])
 def test_what_happens_during_a_repair_stays(make_ticks: Callable[..., Ticks], happens: str) -> None:
     ticks = make_ticks()
