@@ -15,7 +15,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from applier.errors import Infrastructure
+from applier.errors import Infrastructure, SourceChanged
+from applier.refresh import refresh_planner
 from tests.applier.runtime.conftest import FEW, MANY, Ticks, change, create, differences
 from tests.applier.runtime.test_contained import OF_B, delta_rows, error_of, target_rows
 
@@ -107,6 +108,41 @@ def test_the_others_stay_fresh(ticks: Ticks, database: str, tmp_path: Path) -> N
         "SELECT action, status FROM pgtrickle.get_refresh_history('many', 10) ORDER BY 1"
     ).fetchall()
     assert written[-1] == ("FULL", "COMPLETED") and len(written) == 4, written
+
+
+@pytest.mark.parametrize("status", ["PAUSED", "SUSPENDED"])
+def test_a_long_fill_of_few_rows_ends_out_of_service(
+    make_ticks: Callable[..., Ticks], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: str
+) -> None:
+    """An aggregate over many rows is computed beside the ticks and written inside of one."""
+    monkeypatch.setattr(refresh_planner, "LONG_SOURCE_ROWS", 10)
+    ticks = make_ticks()
+    create(ticks, of_b=OF_B)
+    ticks.lab.step()
+    ticks.run()
+    assert ticks.computer.is_running(next(iter(ticks.tables.planned)))
+    connection = ticks.lab.connection
+    if status == "PAUSED":
+        assert connection.execute("SELECT pgtrickle.pause_all()").fetchone() == (1,)
+    else:
+        # As by a tick that found its sources altered.
+        error = SourceChanged("a column has another type", hint="reinitialize it")
+        ticks.failures.catalog.stream_tables.suspend(next(iter(ticks.tables.planned)), error)
+    ticks.wait_for_long()
+    for _ in range(2):
+        ticks.run()
+    assert ticks.statuses() == {"of_b": status}
+    assert ticks.delta_sink.flush() == []
+    if status == "PAUSED":
+        change(ticks)
+        ticks.run()
+        assert ticks.lab.differences("of_b", OF_B) > 0, "it rests"
+        assert connection.execute("SELECT pgtrickle.resume_all()").fetchone() == (1,)
+        ticks.run_with_long()
+        assert ticks.statuses() == {"of_b": "ACTIVE"} and ticks.lab.differences("of_b", OF_B) == 0
+        assert ticks.delta_sink.flush() == []
+        assert delta_rows(tmp_path, "of_b") == target_rows(ticks, "of_b")
+    ticks.assert_all_closed()
 
 
 def test_a_stream_table_that_is_dropped(ticks: Ticks, database: str) -> None:
