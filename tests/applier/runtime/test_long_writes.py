@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from applier.errors import Infrastructure, SourceChanged
-from applier.refresh import refresh_planner
+from applier.refresh.method import refresh_planner
 from tests.applier.runtime.conftest import FEW, MANY, Ticks, change, create, differences
 from tests.applier.runtime.test_contained import OF_B, delta_rows, error_of, target_rows
 
