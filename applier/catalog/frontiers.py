@@ -96,7 +96,11 @@ def move_frontier(
             (pgt_id, str(new), times.refreshed_at, times.data_timestamp, times.complete_until),
         )
         moved = cursor.rowcount
-        cursor.execute("UPDATE pgtrickle.pgt_stream_tables SET status = 'ACTIVE' WHERE pgt_id = %s", (pgt_id,))
+        # One that was paused or suspended while its rows were computed stays so.
+        cursor.execute(
+            "UPDATE pgtrickle.pgt_stream_tables SET status = 'ACTIVE' WHERE pgt_id = %s AND status = 'INITIALIZING'",
+            (pgt_id,),
+        )
     else:
         cursor.execute(
             _MOVE + " WHERE pgt_id = %s AND frontier = %s::pg_lsn",

@@ -83,12 +83,25 @@ class MeasuredRefresh:
     write_ms: float
 
 
+@dataclass(frozen=True, slots=True)
+class RecentRefresh:
+    """What one of the last refreshes of a stream table took, by the history."""
+
+    pgt_id: int
+    action: str
+    rows: int
+    """Change rows."""
+    took_ms: float
+    write_ms: float
+    """How much of it was for writing."""
+
+
 _COSTS = """
 SELECT c.at, c.is_full, c.row_count, c.compute_ms, c.write_ms FROM pgtrickle._measured_costs(%s, %s) c ORDER BY c.at
 """
 
 _RECENT = """
-SELECT s.pgt_id, h.action, h.took_ms
+SELECT s.pgt_id, h.action, h.row_count, h.took_ms, h.write_ms
 FROM pgtrickle.pgt_stream_tables s CROSS JOIN LATERAL pgtrickle._newest_refreshes(s.pgt_id, %s) h
 ORDER BY h.refresh_id
 """
@@ -153,10 +166,13 @@ class History:
             for at, is_full, *numbers in found
         ]
 
-    def read_recent(self, refreshes: int) -> list[tuple[int, str, float]]:
-        """Return id, action and milliseconds of the last refreshes of every stream table, oldest first."""
+    def read_recent(self, refreshes: int) -> list[RecentRefresh]:
+        """Return the last refreshes of every stream table, oldest first."""
         found = self._connection.execute(_RECENT, (refreshes,)).fetchall()
-        return [(int(str(pgt_id)), str(action), float(str(took_ms))) for pgt_id, action, took_ms in found]
+        return [
+            RecentRefresh(int(str(pgt_id)), str(action), int(str(rows)), float(str(took_ms)), float(str(write_ms)))
+            for pgt_id, action, rows, took_ms, write_ms in found
+        ]
 
     def prune(self, days: int, rows: int = ROWS_OF_STREAM_TABLE) -> int:
         """Delete refreshes older than `days`, and all but the last `rows` of each stream table; return how many.

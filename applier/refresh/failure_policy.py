@@ -92,6 +92,10 @@ class FailurePolicy:
                 self._paced[row.pgt_id] = row.pace_version
                 self._noted.pop(row.pgt_id, None)
 
+    def note_writing(self, result: RefreshResult) -> None:
+        """Note that the rows of a refresh are being written beside the ticks."""
+        self.scheduler.note_writing(result.refresh.row.pgt_id)
+
     def note_success(self, result: RefreshResult) -> None:
         """Forget the failures of a stream table; write its method and next refresh to the catalog if they are new."""
         row, strategy = result.refresh.row, result.refresh.strategy

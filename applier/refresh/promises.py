@@ -13,12 +13,14 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Protocol
 
-from applier.catalog.history import AssignedPace
+from applier.catalog.history import AssignedPace, RecentRefresh
 from applier.catalog.stream_tables import StreamTableRow
+from applier.refresh.method.cost_model import fit_line, is_line
 from applier.refresh.method.refresh import Refresh, RefreshResult, initiated_by
 from applier.refresh.method.refresh_planner import is_long_refresh
 from applier.refresh.method.strategy import NEW_CONTENT, RefreshMethod
 from applier.refresh.timing.deadlines import (
+    LEAST_BUDGET_MS,
     TICK_BUDGET_MS,
     Candidate,
     choose,
@@ -89,19 +91,25 @@ class Promises:
     settings: Callable[[], PromiseSettings] = PromiseSettings
     alert: SendAlert = _send_nowhere
     _durations: dict[tuple[int, RefreshMethod], deque[float]] = field(default_factory=dict)
+    _writes: dict[tuple[int, RefreshMethod], deque[tuple[int, float]]] = field(default_factory=dict)
+    """Change rows, and the milliseconds of them that writing took."""
     _delays: dict[int, deque[float]] = field(default_factory=dict)
     """Milliseconds from the start of a refresh until its rows were visible; others of its tick are waited for."""
     _paces: dict[int, tuple[int, Pace]] = field(default_factory=dict)
     _pressures: dict[int, tuple[int, Pressure]] = field(default_factory=dict)
     """What the last refreshes say about a tier, and for which version of schedule, SLA and tier, as the paces."""
     _waited: dict[int, int] = field(default_factory=dict)
-    """Ticks that a refresh gave way to others."""
+    """Ticks that a refresh gave way to others, until it succeeds: one that is held meanwhile keeps its turn."""
+    _has_put_off: bool = False
+    """Whether refreshes that were due gave way in the last tick."""
     _budget_ms: float = TICK_BUDGET_MS
     _load: TickLoad = field(default_factory=TickLoad)
     _starts: dict[int, tuple[Tier, datetime]] = field(default_factory=dict)
     """When stream tables must start for their SLA, and their tiers."""
     _beside: dict[int, Tier] = field(default_factory=dict)
-    """Stream tables that are refreshed beside the ticks, and their tiers."""
+    """Stream tables that are computed beside the ticks, and their tiers."""
+    _written_beside: set[int] = field(default_factory=set)
+    """Stream tables whose rows are being written beside the ticks."""
     _catching_up: set[int] = field(default_factory=set)
     """Stream tables whose last refresh was only a step: the next one follows at once, whatever the schedule."""
     _has_steps: bool = False
@@ -163,21 +171,22 @@ class Promises:
     @property
     def has_deferred(self) -> bool:
         """Whether refreshes that are due wait for the next tick, or steps for those that follow."""
-        return bool(self._waited) or self._has_steps
+        return self._has_put_off or self._has_steps
 
     def choose(
         self, refreshes: Sequence[Refresh], schedules: Mapping[int, Timed], now: datetime, *, all_of_them: bool = False
     ) -> list[Refresh]:
         """Return the refreshes of this tick, the most urgent first; the others wait at their frontier.
 
-        One that takes longer than a whole tick by prediction runs beside the ticks, unless it is the only stream table.
+        What takes longer than a whole tick by prediction, computing or writing, is done beside the ticks, unless it is
+        the only stream table.
         """
         due = {refresh.table.id: refresh for refresh in refreshes}
         settings = self.settings()
-        for ended in self._beside.keys() & due.keys():  # what is due again has ended
-            del self._beside[ended]
+        self._note_ended(due)  # what is due again
         if settings.tiered_scheduling and not all_of_them:
-            due = {table_id: self._mark_slow(refresh, len(schedules)) for table_id, refresh in due.items()}
+            if len(schedules) > 1:
+                due = {table_id: self._mark_slow(refresh) for table_id, refresh in due.items()}
             relids = {refresh.row.pgt_relid: table_id for table_id, refresh in due.items()}
             unknown_ms = self._unknown_ms()
             candidates = [self._candidate(refresh, schedules, relids, unknown_ms, now) for refresh in due.values()]
@@ -189,17 +198,35 @@ class Promises:
         else:
             chosen = list(due)
         in_tick = [due[table_id] for table_id in chosen if not is_long_refresh(due[table_id])]
-        self._load.begin([self.predicted_ms(refresh) for refresh in in_tick], settings.workers, now)
-        self._waited = {table_id: self._waited.get(table_id, 0) + 1 for table_id in due.keys() - set(chosen)}
+        self._load.begin([self._in_tick_ms(refresh) for refresh in in_tick], settings.workers, now)
+        put_off = due.keys() - set(chosen)
+        self._has_put_off = bool(put_off)
+        self._waited |= {table_id: self._waited.get(table_id, 0) + 1 for table_id in put_off}
         self._beside |= {id_: Tier(due[id_].row.tier) for id_ in chosen if is_long_refresh(due[id_])}
         steps = {table_id for table_id in chosen if due[table_id].is_step}
         self._catching_up = self._catching_up.difference(chosen) | steps
         self._has_steps = bool(steps)
         return [due[table_id] for table_id in chosen]
 
-    def _mark_slow(self, refresh: Refresh, stream_tables: int) -> Refresh:
-        is_slow = (self.predicted_ms(refresh) or 0.0) > self._budget_ms
-        return replace(refresh, runs_beside=True) if is_slow and stream_tables > 1 else refresh
+    def _mark_slow(self, refresh: Refresh) -> Refresh:
+        write_ms = self.predicted_write_ms(refresh)
+        marked = replace(refresh, writes_beside=write_ms > self._budget_ms)
+        marked = replace(marked, runs_beside=(self._in_tick_ms(marked) or 0.0) > self._budget_ms)
+        # It shares no frontier with its tick anyway.
+        return replace(marked, writes_beside=True) if is_long_refresh(marked) and write_ms > LEAST_BUDGET_MS else marked
+
+    def _in_tick_ms(self, refresh: Refresh) -> float | None:
+        """Return what a refresh takes without what is done beside the ticks; None if nothing is known."""
+        known_ms = self.predicted_ms(refresh)
+        if known_ms is None or not refresh.writes_beside:
+            return known_ms
+        return max(known_ms - self.predicted_write_ms(refresh), 0.0)
+
+    def _work_ms(self, refresh: Refresh, predicted_ms: float) -> float:
+        """Return what a refresh adds to its tick: all workers stand still while its rows are written."""
+        write_ms = self.predicted_write_ms(refresh)
+        compute_ms = 0.0 if is_long_refresh(refresh) else max(predicted_ms - write_ms, 0.0)
+        return compute_ms + (0.0 if refresh.writes_beside else write_ms * self.settings().workers)
 
     def _unknown_ms(self) -> tuple[float, float]:
         """Return what a refresh takes of which nothing is known: as the others do; and a colder one, whose first one
@@ -227,7 +254,7 @@ class Promises:
             table_id=refresh.table.id,
             tier=Tier(row.tier),
             start_in_s=self._start_in_s(row, schedules, predicted, now),
-            cost_ms=0.0 if is_long_refresh(refresh) else predicted,
+            cost_ms=self._work_ms(refresh, predicted),
             waited=self._waited.get(refresh.table.id, 0),
             reads=frozenset(relids[relid] for relid in row.reads if relid in relids),
             # Also what nobody waits for in a session: a repair, and the first fill.
@@ -257,6 +284,23 @@ class Promises:
         recent = self._durations.get((refresh.table.id, refresh.strategy.method), ())
         return median(recent) if len(recent) >= MIN_RECENT else None
 
+    def predicted_write_ms(self, refresh: Refresh) -> float:
+        """Return what writing the rows of a refresh will take; 0 if nothing is known.
+
+        One slow write is enough to know of it: one that is fast after all loses nothing beside the ticks.
+        """
+        if refresh.strategy.method is RefreshMethod.NO_DATA:
+            return 0.0
+        if refresh.predicted_write_ms is not None:
+            return refresh.predicted_write_ms
+        recent = self._writes.get((refresh.table.id, refresh.strategy.method))
+        if not recent:
+            return 0.0
+        rows, took_ms = [rows for rows, _ in recent], [ms for _, ms in recent]
+        line = fit_line(rows, took_ms) if refresh.changes > max(rows) else None
+        grown_ms = line.at(refresh.changes) if line is not None and is_line(line) else 0.0
+        return max(median(took_ms), grown_ms)
+
     def watch(self, rows: Sequence[StreamTableRow], refreshes: Iterable[Refresh], now: datetime) -> None:
         """Send an alert for each of the stream tables whose SLA is about to be broken, due or not; once until it is
         kept again."""
@@ -264,12 +308,14 @@ class Promises:
         began = self._began = self._began or now
         known = {row.pgt_id for row in rows}
         self._beside = {pgt_id: tier for pgt_id, tier in self._beside.items() if pgt_id in known}
+        self._written_beside &= known
         promised = [row for row in rows if row.sla_ms is not None and Tier(row.tier) is not Tier.FROZEN]
         self._budget_ms = tick_budget_ms(row.sla_ms for row in promised if row.sla_ms is not None)
+        away = self._beside.keys() | self._written_beside
         self._starts = {
             row.pgt_id: (Tier(row.tier), latest_start(row.refreshed_at, row.sla_ms, self._delay_ms(row.pgt_id)))
             for row in promised
-            if row.sla_ms is not None and row.refreshed_at is not None and row.pgt_id not in self._beside
+            if row.sla_ms is not None and row.refreshed_at is not None and row.pgt_id not in away
         }
         for row in promised:
             if row.sla_ms is not None:
@@ -300,28 +346,38 @@ class Promises:
 
     # -- what was measured ----------------------------------------------------------------------------------------
 
-    def recall(self, history: Iterable[tuple[int, str, float]]) -> None:
-        """Take over what the last refreshes took before this process: id, method and milliseconds, oldest first.
+    def recall(self, history: Iterable[RecentRefresh]) -> None:
+        """Take over what the last refreshes took before this process, oldest first.
 
         A slow stream table is known as slow at once, and its first refreshes delay nobody.
         """
         methods = {method.value: method for method in RefreshMethod if method is not RefreshMethod.NO_DATA}
-        for pgt_id, action, took_ms in history:
-            if (method := methods.get(action)) is not None:
-                self._durations.setdefault((pgt_id, method), deque(maxlen=RECENT)).append(took_ms)
+        for one in history:
+            if (method := methods.get(one.action)) is not None:
+                self._note_time((one.pgt_id, method), one.rows, one.took_ms, one.write_ms)
+
+    def _note_time(self, key: tuple[int, RefreshMethod], rows: int, took_ms: float, write_ms: float) -> None:
+        self._durations.setdefault(key, deque(maxlen=RECENT)).append(took_ms)
+        self._writes.setdefault(key, deque(maxlen=RECENT)).append((rows, write_ms))
+
+    def note_writing(self, pgt_id: int) -> None:
+        """Note that rows are computed and are being written beside the ticks: they need no place there any more."""
+        self._beside.pop(pgt_id, None)
+        self._written_beside.add(pgt_id)
 
     def note_success(self, result: RefreshResult, schedule: Timed, now: datetime) -> AssignedPace | None:
         """Learn from a refresh whose rows are visible `now`; return tier and stretch if they are to be stored."""
         refresh, row = result.refresh, result.refresh.row
-        took_ms, delay_ms = result.compute_ms + (result.write_time.ms or 0.0), (now - result.started) / ONE_MS
-        self._beside.pop(row.pgt_id, None)
-        if not is_long_refresh(refresh):
+        write_ms = result.write_time.ms or 0.0
+        took_ms, delay_ms = result.compute_ms + write_ms, (now - result.started) / ONE_MS
+        self._note_ended([row.pgt_id])
+        self._waited.pop(row.pgt_id, None)
+        if not is_long_refresh(refresh) and not result.is_written_beside:
             self._load.note_visible(now)
         if refresh.strategy.reason in NEW_CONTENT:
             self._forget_durations(row.pgt_id)
         if refresh.strategy.method is not RefreshMethod.NO_DATA:
-            key = row.pgt_id, refresh.strategy.method
-            self._durations.setdefault(key, deque(maxlen=RECENT)).append(took_ms)
+            self._note_time((row.pgt_id, refresh.strategy.method), refresh.changes, took_ms, write_ms)
             self._delays.setdefault(row.pgt_id, deque(maxlen=RECENT)).append(delay_ms)
         tier = self._reassign(row, schedule, delay_ms, now)
         # A refresh without changes says nothing about one with changes.
@@ -363,16 +419,22 @@ class Promises:
 
     def note_failure(self, pgt_id: int) -> None:
         """Note that a refresh has ended without rows."""
-        self._beside.pop(pgt_id, None)
+        self._note_ended([pgt_id])
+
+    def _note_ended(self, pgt_ids: Iterable[int]) -> None:
+        for pgt_id in pgt_ids:
+            self._beside.pop(pgt_id, None)
+            self._written_beside.discard(pgt_id)
 
     def forget(self, pgt_id: int) -> None:
         """Forget a stream table that was dropped, resumed or has a new query."""
         self._forget_durations(pgt_id)
         for held in (self._delays, self._paces, self._pressures, self._waited, self._beside):
             held.pop(pgt_id, None)
-        for noted in (self._catching_up, self._warned, self._late_at_start):
+        for noted in (self._catching_up, self._warned, self._late_at_start, self._written_beside):
             noted.discard(pgt_id)
 
     def _forget_durations(self, pgt_id: int) -> None:
         for method in RefreshMethod:
             self._durations.pop((pgt_id, method), None)
+            self._writes.pop((pgt_id, method), None)

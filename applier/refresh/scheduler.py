@@ -105,6 +105,10 @@ class Scheduler:
         """Learn from a refresh whose rows are visible; return tier and stretch if they are to be stored."""
         return self.promises.note_success(result, self._schedules.get(result.refresh.row.pgt_id, Continuous()), now)
 
+    def note_writing(self, pgt_id: int) -> None:
+        """Note that rows of a stream table are being written beside the ticks."""
+        self.promises.note_writing(pgt_id)
+
     def seconds_to_next(self, rows: Iterable[StreamTableRow], now: datetime) -> float:
         """Return the seconds until a schedule or a retry is due; infinite when only changes cause refreshes."""
         times = [self.next_refresh(row, row.refreshed_at) for row in rows if row.refreshed_at]

@@ -178,6 +178,9 @@ class FailuresPort(Protocol):
     def fail(self, row: StreamTableRow, error: TrickleError, result: RefreshResult | None = None) -> None:
         """Schedule a retry for one stream table, or suspend it; the others continue."""
 
+    def note_writing(self, result: RefreshResult) -> None:
+        """Note that the rows of a refresh are being written beside the ticks."""
+
     def note_success(self, result: RefreshResult) -> None:
         """Forget the failures of a stream table."""
 
@@ -323,6 +326,8 @@ def _write(
                 with failures.contain(result.refresh.row, result):
                     if writer.write_back(result, partial(_may_be_shown, vouch, tables, result.refresh.table)):
                         _learn(planner, failures, result)
+                    else:
+                        failures.note_writing(result)
     return away
 
 

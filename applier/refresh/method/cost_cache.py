@@ -55,7 +55,7 @@ class CostCache:
             model.add(DifferentialCost(result.started, refresh.changes, result.compute_ms, write_ms))
         elif strategy.method is RefreshMethod.FULL and strategy.reason is not RefreshReason.REPAIR:
             # A repair computes the delta as well.
-            model.fulls.append(FullCost(result.compute_ms + write_ms, refresh.source_rows))
+            model.fulls.append(FullCost(result.compute_ms + write_ms, refresh.source_rows, write_ms))
 
     def forget(self, pgt_id: int) -> None:
         """Forget the model of a stream table that was dropped."""
@@ -71,5 +71,5 @@ def model_of(measured: Sequence[MeasuredRefresh]) -> CostModel:
     """Return the model of the refreshes of the history, oldest first."""
     return CostModel.of(
         (DifferentialCost(one.at, int(one.rows), one.compute_ms, one.write_ms) for one in measured if not one.is_full),
-        (FullCost(one.compute_ms + one.write_ms, int(one.rows)) for one in measured if one.is_full),
+        (FullCost(one.compute_ms + one.write_ms, int(one.rows), one.write_ms) for one in measured if one.is_full),
     )

@@ -44,10 +44,17 @@ class Prediction:
     differential_ms: float
     full_ms: float
     samples: int
+    differential_write_ms: float = 0.0
+    full_write_ms: float = 0.0
+    """How much of it is for writing."""
 
     def of(self, is_full: bool) -> float:
         """Return what the one method or the other takes."""
         return self.full_ms if is_full else self.differential_ms
+
+    def write_of(self, is_full: bool) -> float:
+        """Return how much of it is for writing."""
+        return self.full_write_ms if is_full else self.differential_write_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,8 @@ class FullCost:
 
     took_ms: float
     source_rows: int
+    write_ms: float = 0.0
+    """How much of it was for writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,20 +135,23 @@ class CostModel:
         rows = [cost.changes for cost in recent]
         computing, writing = [cost.compute_ms for cost in recent], [cost.write_ms for cost in recent]
         lines = [fit_line(rows, computing), fit_line(rows, writing)]
-        if not any(_is_line(line) for line in lines):
+        if not any(is_line(line) for line in lines):
             return None
-        differential_ms = sum(
-            line.at(changes) if line is not None and _is_line(line) else median(took)
+        compute_ms, write_ms = (
+            line.at(changes) if line is not None and is_line(line) else median(took)
             for line, took in zip(lines, (computing, writing), strict=True)
         )
-        return Prediction(differential_ms, self._full_ms(source_rows), len(recent))
+        full_ms, full_write_ms = self._full_ms(source_rows)
+        return Prediction(compute_ms + write_ms, full_ms, len(recent), write_ms, full_write_ms)
 
-    def _full_ms(self, source_rows: int) -> float:
-        """Estimate a full refresh from the last ones, as if its time grew with the rows of the sources.
+    def _full_ms(self, source_rows: int) -> tuple[float, float]:
+        """Estimate a full refresh, and its writing, from the last ones, as if the time grew with the rows of the
+        sources.
 
         Sources that shrank leave it as it was: what is fixed in it does not shrink.
         """
-        return median(full.took_ms * max(1.0, source_rows / max(1, full.source_rows)) for full in self.fulls)
+        grown = [(full, max(1.0, source_rows / max(1, full.source_rows))) for full in self.fulls]
+        return median(full.took_ms * by for full, by in grown), median(full.write_ms * by for full, by in grown)
 
 
 def fit_line(rows: Sequence[int], took_ms: Sequence[float]) -> Line | None:
@@ -191,6 +203,6 @@ def _quantile(values: Sequence[float], fraction: float) -> float:
     return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
 
-def _is_line(line: Line | None) -> bool:
+def is_line(line: Line | None) -> bool:
     """Whether the time grows with the change rows, more than by chance."""
     return line is not None and line.slope > 0 and line.r2 >= MIN_R2

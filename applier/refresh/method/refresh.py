@@ -41,8 +41,12 @@ class Refresh:
     """The change rows, or for a FULL refresh the rows of its sources, where a large row counts as several."""
     predicted_ms: float | None = None
     """How long it takes by the history of refreshes of this size; None where that says nothing."""
+    predicted_write_ms: float | None = None
+    """How much of that is for writing its rows."""
     runs_beside: bool = False
-    """Whether it takes longer than a tick by prediction, so that others do not wait for it."""
+    """Whether computing takes longer than a tick by prediction, so that others do not wait for it."""
+    writes_beside: bool = False
+    """Whether writing its rows does."""
     is_step: bool = False
     """Whether it is only the first part of what the stream table lacks: the next one follows at once."""
 
@@ -64,6 +68,8 @@ class RefreshResult:
     compute_ms: float
     write_time: WriteTime = field(default_factory=WriteTime, compare=False)
     """Set by whoever writes the rows."""
+    is_written_beside: bool = False
+    """Whether its rows are written beside the ticks."""
 
     @property
     def rows(self) -> RefreshRows:

@@ -117,9 +117,19 @@ class RefreshPlanner:
                 lsn_range, changes, prediction = step, changes_of_step, None
         if has_fuse and changes and self.fuses is not None and self.fuses.lets_through(row):
             strategy = replace(strategy, detail="; ".join(filter(None, (strategy.detail, LET_THROUGH))))
-        predicted_ms = prediction.of(strategy.method is RefreshMethod.FULL) if prediction is not None else None
+        is_full = strategy.method is RefreshMethod.FULL
         return Refresh(
-            row, table, lsn_range, strategy, changes, source_rows, now, volume, predicted_ms, is_step=is_step
+            row,
+            table,
+            lsn_range,
+            strategy,
+            changes,
+            source_rows,
+            now,
+            volume,
+            prediction.of(is_full) if prediction is not None else None,
+            prediction.write_of(is_full) if prediction is not None else None,
+            is_step=is_step,
         )
 
     def _admit(self, row: StreamTableRow, table: StreamTable, lsn_range: LsnRange, now: datetime) -> LsnRange:

@@ -41,7 +41,7 @@ class Candidate:
     start_in_s: float
     """Seconds until it must start at the latest; negative when that has passed."""
     cost_ms: float
-    """What it adds to the tick by prediction: 0 for what runs beside the ticks."""
+    """What it adds to the tick by prediction: 0 for what is computed and written beside the ticks."""
     waited: int = 0
     """Ticks that it has given way to others."""
     reads: frozenset[int] = frozenset()

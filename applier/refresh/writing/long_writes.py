@@ -1,5 +1,5 @@
-"""Results whose rows take long to write in; their outcome some ticks later out. They are written into PostgreSQL in
-sessions of their own, beside the ticks, so that no other stream table waits.
+"""Results whose rows take long to write, by their number or by prediction, in; their outcome some ticks later out. They
+are written into PostgreSQL in sessions of their own, beside the ticks, so that no other stream table waits.
 
 Rows, frontier and outbox are one transaction, as in a tick. It is committed only if the stream table is still the one
 that the rows were computed for: neither altered, nor paused, nor suspended.
@@ -82,7 +82,7 @@ class LongWrites:
 
     def start(self, result: RefreshResult, is_current: Callable[[], bool]) -> None:
         """Start to write the rows; `is_current` is asked on the writing thread, before the frontier moves."""
-        running = _Running(replace(result, outcome=result.rows.lease()), is_current)
+        running = _Running(replace(result, outcome=result.rows.lease(), is_written_beside=True), is_current)
         self._running[result.refresh.table.id] = running
         running.future = self.workers.submit(partial(self._write, running))
         running.future.add_done_callback(lambda _: self.wake())

@@ -63,7 +63,8 @@ class RefreshWriter:
         short = [
             result
             for result in changed
-            if not result.refresh.row.reinitializes and can_group(result.refresh.table, result.rows)
+            if not (result.refresh.row.reinitializes or result.refresh.writes_beside)
+            if can_group(result.refresh.table, result.rows)
         ]
         if len(short) + bool(unchanged) < 2 or not short:
             self._advance(unchanged)
@@ -107,9 +108,9 @@ class RefreshWriter:
 
     def write_back(self, result: RefreshResult, is_current: Callable[[], bool]) -> bool:
         """Commit the rows in PostgreSQL, then queue the delta for the other sinks. Return False when they are being
-        written beside the ticks: there are many, or another session has locked the stream table. They are then
-        committed only while `is_current`, which that thread asks."""
-        if not self.postgres.takes_long(result.refresh.table, result.rows):
+        written beside the ticks: there are many, writing them took long before, or another session has locked the
+        stream table. They are then committed only while `is_current`, which that thread asks."""
+        if not (result.refresh.writes_beside or self.postgres.takes_long(result.refresh.table, result.rows)):
             try:
                 self._write_now(result)
                 return True

@@ -38,7 +38,8 @@ DECLARE
     at              pg_lsn;
 BEGIN
     IF kind IS NULL OR kind !~ '^[a-z_]+$' OR body IS NULL OR transactional IS NULL THEN
-        RAISE EXCEPTION '% is not a kind of message', quote_nullable(kind) USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION '% is not a kind of message', quote_nullable(kind)
+            USING HINT = 'Only the functions of schema pgtrickle call this.', ERRCODE = 'invalid_parameter_value';
     END IF;
     content := convert_to(format('%s %s %s', kind, pgtrickle._signature(kind, body, in_transaction), body), 'UTF8');
     IF NOT transactional AND current_setting('server_version_num')::int >= 170000 THEN

@@ -44,9 +44,11 @@ BEGIN
     -- It is not dropped before its canary is there.
     PERFORM FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id FOR KEY SHARE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'stream table % was dropped', name USING ERRCODE = 'undefined_table';
+        RAISE EXCEPTION 'stream table % was dropped', name
+            USING HINT = 'SELECT * FROM pgtrickle.pgt_status() lists those that exist.', ERRCODE = 'undefined_table';
     ELSIF NOT pg_has_role(owner, 'USAGE') THEN
-        RAISE EXCEPTION 'must be owner of stream table %', name USING ERRCODE = 'insufficient_privilege';
+        RAISE EXCEPTION 'must be owner of stream table %', name
+            USING HINT = 'Call it as a member of the role that owns it.', ERRCODE = 'insufficient_privilege';
     ELSIF st.canary_of IS NOT NULL OR st.replaces IS NOT NULL THEN
         RAISE EXCEPTION '% is itself the trial of a new query', name
             USING HINT = 'Begin the canary of the stream table that it belongs to.', ERRCODE = 'object_in_use';

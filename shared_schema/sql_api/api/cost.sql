@@ -36,12 +36,13 @@ $$;
 
 -- The newest refreshes of a stream table that took some time, since its query or all of its rows were new.
 CREATE OR REPLACE FUNCTION pgtrickle._newest_refreshes(stream_table bigint, most integer)
-RETURNS TABLE (refresh_id bigint, start_time timestamptz, action text, took_ms double precision, is_new_content boolean)
+RETURNS TABLE (refresh_id bigint, start_time timestamptz, action text, took_ms double precision, is_new_content boolean,
+               row_count bigint, write_ms double precision)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT n.refresh_id, n.start_time, n.action, n.took_ms, n.is_new_content
+    SELECT n.refresh_id, n.start_time, n.action, n.took_ms, n.is_new_content, n.row_count, n.write_ms
     FROM (SELECT k.*, max(k.refresh_id) FILTER (WHERE k.is_new_content) OVER () AS since
-          FROM (SELECT h.refresh_id, h.start_time, h.action, h.compute_ms + h.write_ms AS took_ms,
-                       pgtrickle._is_new_content(h.refresh_reason) AS is_new_content
+          FROM (SELECT h.refresh_id, h.start_time, h.action, h.compute_ms + h.write_ms AS took_ms, h.write_ms,
+                       coalesce(h.rows_in, 0) AS row_count, pgtrickle._is_new_content(h.refresh_reason) AS is_new_content
                 FROM pgtrickle.pgt_refresh_history h
                 WHERE h.pgt_id = stream_table AND h.status = 'COMPLETED' AND NOT h.of_replaced
                   AND h.action NOT IN ('NO_DATA', 'SKIP') AND h.compute_ms IS NOT NULL AND h.write_ms IS NOT NULL

@@ -13,7 +13,8 @@ BEGIN
             USING HINT = 'Write name or schema.name.', ERRCODE = 'invalid_name';
     END CASE;
     IF schema_name IS NULL THEN
-        RAISE EXCEPTION 'no schema has been selected to create % in', name USING ERRCODE = 'invalid_schema_name';
+        RAISE EXCEPTION 'no schema has been selected to create % in', name
+            USING HINT = 'Write schema.name, or set search_path to a schema that exists.', ERRCODE = 'invalid_schema_name';
     END IF;
 END $$;
 
@@ -71,7 +72,9 @@ BEGIN
                   ERRCODE = 'wrong_object_type';
     ELSIF rel.nspname IN ('pg_catalog', 'information_schema', 'pgtrickle')
         AND source <> 'pgtrickle.pgt_refresh_history'::regclass THEN
-        RAISE EXCEPTION 'system table % cannot be captured', source::regclass USING ERRCODE = 'wrong_object_type';
+        RAISE EXCEPTION 'system table % cannot be captured', source::regclass
+            USING HINT = 'Read tables of your own: changes of system tables are not in the log.',
+                  ERRCODE = 'wrong_object_type';
     ELSIF rel.relpersistence <> 'p' THEN
         RAISE EXCEPTION 'table % is temporary or unlogged', source::regclass
             USING HINT = 'Only permanent tables are in the log: ALTER TABLE … SET LOGGED.', ERRCODE = 'wrong_object_type';
@@ -217,7 +220,8 @@ DECLARE
     probe      refcursor;
 BEGIN
     IF query IS NULL THEN
-        RAISE EXCEPTION 'a stream table needs a query' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'a stream table needs a query'
+            USING HINT = 'Give a SELECT as text.', ERRCODE = 'null_value_not_allowed';
     END IF;
     -- Until the search path is set back, only names of the query may be looked up.
     PERFORM set_config('search_path', caller_path, true);

@@ -46,7 +46,8 @@ BEGIN
         FROM pgtrickle.pgt_stream_tables s LEFT JOIN pgtrickle.pgt_frontiers f USING (pgt_id)
         WHERE s.pgt_schema = st.pgt_schema AND s.pgt_name = st.pgt_name;
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'stream table % was dropped', name USING ERRCODE = 'undefined_table';
+            RAISE EXCEPTION 'stream table % was dropped', name
+                USING HINT = 'SELECT * FROM pgtrickle.pgt_status() lists those that exist.', ERRCODE = 'undefined_table';
         ELSIF now_at.is_blown THEN
             -- Also what is pending waits for that decision.
             PERFORM pgtrickle._refuse_blown(s, 'refreshed') FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = now_at.pgt_id;

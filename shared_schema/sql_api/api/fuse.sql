@@ -12,7 +12,8 @@ DECLARE
     said     text;
 BEGIN
     IF NOT pg_has_role((SELECT c.relowner FROM pg_class c WHERE c.oid = st.pgt_relid), 'USAGE') THEN
-        RAISE EXCEPTION 'must be owner of stream table %', st.pgt_relid::regclass USING ERRCODE = 'insufficient_privilege';
+        RAISE EXCEPTION 'must be owner of stream table %', st.pgt_relid::regclass
+            USING HINT = 'Call it as a member of the role that owns it.', ERRCODE = 'insufficient_privilege';
     ELSIF action IS NULL OR lower(action) NOT IN ('apply', 'reinitialize', 'skip_changes') THEN
         RAISE EXCEPTION 'action % is not known', coalesce(quote_literal(action), 'NULL')
             USING HINT = 'Use apply, reinitialize or skip_changes.', ERRCODE = 'invalid_parameter_value';

@@ -62,7 +62,9 @@ DECLARE
     relation oid := pgtrickle._find_relation(name, caller_path);
 BEGIN
     IF relation IS NULL THEN
-        RAISE EXCEPTION 'there is no table %', coalesce(name, 'NULL') USING ERRCODE = 'undefined_table';
+        RAISE EXCEPTION 'there is no table %', coalesce(name, 'NULL')
+            USING HINT = 'Name a table that a stream table reads, as schema.name where it is not in the search_path.',
+                  ERRCODE = 'undefined_table';
     ELSIF NOT EXISTS (SELECT FROM pgtrickle.pgt_dependencies d WHERE d.source_relid = relation AND d.source_type = 'TABLE') THEN
         RAISE EXCEPTION 'table % is not a captured source of any stream table', name
             USING HINT = CASE WHEN EXISTS (SELECT FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_relid = relation)

@@ -39,7 +39,8 @@ DECLARE
     found  bigint[] := '{}';
 BEGIN
     IF names IS NULL OR array_position(names, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'a name in the list of stream tables is NULL' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'a name in the list of stream tables is NULL'
+            USING HINT = 'Give an array of names, as ARRAY[''name'', ''schema.name''].', ERRCODE = 'null_value_not_allowed';
     END IF;
     FOREACH name IN ARRAY names LOOP
         st := pgtrickle._stream_table(name, caller_path);

@@ -81,7 +81,8 @@ DECLARE
     altered integer;
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = root AND c.relkind = 'p') THEN
-        RAISE EXCEPTION '% is not a partitioned table', root USING ERRCODE = 'wrong_object_type';
+        RAISE EXCEPTION '% is not a partitioned table', root
+            USING HINT = 'Give the root of its partitions.', ERRCODE = 'wrong_object_type';
     END IF;
     altered := pgtrickle._admit_leaves(root);
     -- The consumer looks at the partitions at once.

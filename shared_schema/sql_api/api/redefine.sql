@@ -155,7 +155,8 @@ DECLARE
     done   text := 'no-op';
 BEGIN
     IF NOT pg_has_role(owner, 'USAGE') THEN
-        RAISE EXCEPTION 'must be owner of stream table %', name USING ERRCODE = 'insufficient_privilege';
+        RAISE EXCEPTION 'must be owner of stream table %', name
+            USING HINT = 'Call it as a member of the role that owns it.', ERRCODE = 'insufficient_privilege';
     ELSIF st.replaces IS NOT NULL THEN
         RAISE EXCEPTION '% is the new form of another stream table, still being built', name
             USING HINT = 'Alter that one.', ERRCODE = 'object_in_use';

@@ -10,7 +10,8 @@ DECLARE
     another  record;
 BEGIN
     IF coalesce(btrim(name), '') = '' THEN
-        RAISE EXCEPTION 'a refresh group needs a name' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'a refresh group needs a name'
+            USING HINT = 'Give a name that is not blank.', ERRCODE = 'invalid_parameter_value';
     ELSIF coalesce(lower(isolation), '') NOT IN ('read_committed', 'repeatable_read') THEN
         RAISE EXCEPTION 'isolation % is not known', coalesce(quote_literal(isolation), 'NULL')
             USING HINT = 'Use read_committed or repeatable_read: a tick has one frontier in either.',
@@ -20,7 +21,7 @@ BEGIN
     FROM unnest(members) m, LATERAL pgtrickle._stream_table(m, search_path) s;
     IF coalesce(cardinality(names), 0) < 2 THEN
         RAISE EXCEPTION 'refresh group % needs at least two different stream tables', name
-            USING ERRCODE = 'invalid_parameter_value';
+            USING HINT = 'Name all stream tables whose rows have to agree.', ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT g.group_name, m.member INTO another FROM pgtrickle.pgt_refresh_groups g, unnest(g.members) m(member)
     WHERE m.member = ANY (names) ORDER BY 1, 2 LIMIT 1;

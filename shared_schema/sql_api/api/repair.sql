@@ -135,7 +135,8 @@ DECLARE
     copied  text[] := '{}';
 BEGIN
     IF NOT pg_has_role((SELECT c.relowner FROM pg_class c WHERE c.oid = st.pgt_relid), 'USAGE') THEN
-        RAISE EXCEPTION 'must be owner of stream table %', st.pgt_relid::regclass USING ERRCODE = 'insufficient_privilege';
+        RAISE EXCEPTION 'must be owner of stream table %', st.pgt_relid::regclass
+            USING HINT = 'Call it as a member of the role that owns it.', ERRCODE = 'insufficient_privilege';
     ELSIF st.replaces IS NOT NULL THEN
         RAISE EXCEPTION '% is the new form of another stream table, still being built', st.pgt_relid::regclass
             USING HINT = 'Reinitialize that one.', ERRCODE = 'object_in_use';

@@ -99,7 +99,9 @@ BEGIN
                   ERRCODE = 'object_not_in_prerequisite_state';
     ELSIF st.downstream_publication_name IS NULL AND EXISTS (SELECT FROM pg_publication p WHERE p.pubname = wanted) THEN
         -- It would be dropped with the stream table, but it belongs to someone else.
-        RAISE EXCEPTION 'publication % already exists', quote_ident(wanted) USING ERRCODE = 'duplicate_object';
+        RAISE EXCEPTION 'publication % already exists', quote_ident(wanted)
+            USING HINT = 'Choose another name: this one would be dropped with the stream table.',
+                  ERRCODE = 'duplicate_object';
     ELSIF wanted IS NULL THEN
         wanted := left('pgt_pub_' || st.pgt_name, 63);
         IF EXISTS (SELECT FROM pg_publication p WHERE p.pubname = wanted) OR octet_length(wanted) > 63 THEN

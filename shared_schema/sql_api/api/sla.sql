@@ -51,7 +51,8 @@ BEGIN
     IF sla IS NOT NULL THEN
         PERFORM pgtrickle.alter_stream_table(name, sla => sla, search_path => search_path);
     ELSIF NOT pg_has_role((SELECT c.relowner FROM pg_class c WHERE c.oid = st.pgt_relid), 'USAGE') THEN
-        RAISE EXCEPTION 'must be owner of stream table %', name USING ERRCODE = 'insufficient_privilege';
+        RAISE EXCEPTION 'must be owner of stream table %', name
+            USING HINT = 'Call it as a member of the role that owns it.', ERRCODE = 'insufficient_privilege';
     ELSE
         PERFORM pgtrickle._promise(st.pgt_id, NULL, CASE WHEN st.tier_by_hand THEN st.refresh_tier ELSE 'hot' END,
                                    st.tier_by_hand);

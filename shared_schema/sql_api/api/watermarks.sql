@@ -75,7 +75,8 @@ DECLARE
     log_end    pg_lsn := pg_current_wal_insert_lsn();
 BEGIN
     IF coalesce(btrim(name), '') = '' THEN
-        RAISE EXCEPTION 'a watermark group needs a name' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'a watermark group needs a name'
+            USING HINT = 'Give a name that is not blank.', ERRCODE = 'invalid_parameter_value';
     ELSIF cardinality(relations) < 2 THEN
         RAISE EXCEPTION 'watermark group % needs at least two different sources', name
             USING HINT = 'Pass their names: ARRAY[''orders'', ''order_lines''].', ERRCODE = 'invalid_parameter_value';

@@ -54,6 +54,6 @@ def test_the_last_refreshes_are_read_oldest_first_and_only_those_that_were_measu
                 (action, status, compute_ms, write_ms),
             )
         history = History(Database(database))
-        found = [(action, ms) for _, action, ms in history.read_recent(2)]
+        found = [(one.action, one.took_ms) for one in history.read_recent(2)]
         assert found == [("DIFFERENTIAL", 25), ("DIFFERENTIAL", 35)]
-        assert [(action, ms) for _, action, ms in history.read_recent(9)] == [("FULL", 1000), *found]
+        assert [(one.action, one.took_ms) for one in history.read_recent(9)] == [("FULL", 1000), *found]

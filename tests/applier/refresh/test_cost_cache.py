@@ -77,7 +77,7 @@ def test_what_is_committed_is_learnt_by_the_method_that_was_executed() -> None:
     cache.learn(result(one, RefreshMethod.IN_POSTGRES))
     cache.learn(result(one, RefreshMethod.DIFFERENTIAL))
     cache.learn(result(one, RefreshMethod.DIFFERENTIAL, write_ms=None))
-    assert list(model.fulls) == [FullCost(120.0, 50_000)]
+    assert list(model.fulls) == [FullCost(120.0, 50_000, 20.0)]
     assert list(model.differentials) == [DifferentialCost(NOW, 3_000, 100.0, 20.0)]
     # Of an earlier plan.
     cache.learn(result(table(1), RefreshMethod.DIFFERENTIAL))
@@ -90,4 +90,4 @@ def test_what_was_measured_before_all_rows_were_new_says_nothing(reason: Refresh
     cache = CostCache(lambda _: CostModel.of([DifferentialCost(NOW, 9, 9, 9)], [FullCost(9, 9)]), lambda: 2)
     cache.find(one)
     cache.learn(result(one, RefreshMethod.FULL, reason))
-    assert cache.find(one) == CostModel.of([], [FullCost(120.0, 50_000)])
+    assert cache.find(one) == CostModel.of([], [FullCost(120.0, 50_000, 20.0)])

@@ -61,6 +61,15 @@ LINEAR = [cost(n, 100 + n * 0.1, 5 + n * 0.01) for n in range(2_000, 22_000, 2_0
 FULLS = [FullCost(2_000, SOURCE_ROWS)]
 
 
+def test_how_much_of_it_is_for_writing_is_predicted_too() -> None:
+    predicted = CostModel.of(LINEAR, [FullCost(9_000, SOURCE_ROWS, 3_000)]).predict(
+        20_000, 2 * SOURCE_ROWS, NOW, LIMITS
+    )
+    assert predicted is not None
+    assert (round(predicted.of(False)), round(predicted.write_of(False))) == (2_305, 205)
+    assert (predicted.of(True), predicted.write_of(True)) == (18_000, 6_000)
+
+
 def test_a_spike_is_refreshed_in_full_before_it_costs() -> None:
     model = CostModel.of(LINEAR, FULLS)
     # 105 ms and 0.11 ms per row: 3 000 ms are reached at 26 318 rows.

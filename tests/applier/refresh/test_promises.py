@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from applier.catalog.history import RecentRefresh
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.method.refresh import Refresh, RefreshResult, WriteTime
@@ -17,6 +18,7 @@ from applier.refresh.method.refresh_planner import is_long_refresh
 from applier.refresh.method.strategy import RefreshMethod, RefreshReason, Strategy
 from applier.refresh.promises import MIN_RECENT, Promises, PromiseSettings
 from applier.refresh.scheduler import Scheduler
+from applier.refresh.timing.deadlines import CYCLES_AT_MOST
 from applier.refresh.timing.schedule import Continuous, Cron, Every, Timed
 from shared_schema.alerts import AlertEvent
 from shared_schema.lsn import Lsn, LsnRange
@@ -290,9 +292,143 @@ def test_a_refresh_that_failed_leaves_its_place() -> None:
 
 def test_what_was_slow_before_a_restart_delays_nobody_after_it() -> None:
     promises = Promises()
-    promises.recall([(1, "DIFFERENTIAL", 9_000.0)] * MIN_RECENT + [(2, "NO_DATA", 9_000.0), (2, "SKIP", 9_000.0)])
-    chosen = promises.choose([refresh(row(1)), refresh(row(2))], dict.fromkeys((1, 2), TEN_S), NOON)
-    assert {r.table.id: r.runs_beside for r in chosen} == {1: True, 2: False}
+    slow, written = (
+        RecentRefresh(1, "DIFFERENTIAL", 1, 9_000.0, 10.0),
+        RecentRefresh(3, "DIFFERENTIAL", 1, 9_000.0, 8_900.0),
+    )
+    others = [RecentRefresh(2, action, 0, 9_000.0, 0.0) for action in ("NO_DATA", "SKIP")]
+    promises.recall([*[slow, written] * MIN_RECENT, *others])
+    chosen = promises.choose([refresh(row(i)) for i in (1, 2, 3)], dict.fromkeys((1, 2, 3), TEN_S), NOON)
+    marks = {r.table.id: (r.runs_beside, r.writes_beside) for r in chosen}
+    assert marks == {1: (True, False), 2: (False, False), 3: (False, True)}
+
+
+def write(promises: Promises, of: StreamTableRow, write_s: float, *, rows: int = 1) -> None:
+    """Let a refresh end whose rows were computed at once."""
+    result = RefreshResult(replace(refresh(of), changes=rows), None, NOON, 10.0, WriteTime(write_s * 1000))
+    promises.note_success(result, TEN_S, NOON + s(write_s))
+
+
+def marks_of(promises: Promises, *due: Refresh) -> dict[int, tuple[bool, bool]]:
+    chosen = promises.choose(due, dict.fromkeys(range(1, 12), TEN_S), NOON)
+    return {r.table.id: (r.runs_beside, r.writes_beside) for r in chosen}
+
+
+def test_what_takes_long_to_write_is_written_beside_the_ticks_after_the_first_time() -> None:
+    promises = Promises(lambda: PromiseSettings(workers=1))
+    slow, others = row(1), [refresh(row(i), 900.0) for i in (2, 3)]
+    assert marks_of(promises, refresh(slow), *others)[1] == (False, False)
+    write(promises, slow, 10)
+    # Nothing of it is in the tick, so the others find room there.
+    assert marks_of(promises, refresh(slow), *others) == {1: (False, True), 2: (False, False), 3: (False, False)}
+    assert promises.choose([refresh(slow)], {1: TEN_S}, NOON)[0].writes_beside is False, "it delays nobody"
+    # One slow write among others was a pause of the machine.
+    write(promises, slow, 0.01)
+    write(promises, slow, 0.01)
+    assert marks_of(promises, refresh(slow), *others)[1] == (False, False)
+
+
+def test_what_is_computed_and_written_for_long_is_both_beside_the_ticks() -> None:
+    promises = Promises()
+    for _ in range(MIN_RECENT):
+        finish(promises, row(1), age_s=1, took_s=30)
+    assert marks_of(promises, refresh(row(1)), refresh(row(2)))[1] == (True, True)
+    # A prediction for this size goes before what the last ones took.
+    small = replace(refresh(row(1), 900.0), predicted_write_ms=500.0)
+    assert marks_of(promises, small, refresh(row(2)))[1] == (False, False)
+    # It shares no frontier with the others of its tick, so they need not wait for its rows either.
+    long = replace(refresh(row(1), 5_000.0), predicted_write_ms=500.0)
+    assert marks_of(promises, long, refresh(row(2)))[1] == (True, True)
+
+
+def test_more_rows_take_longer_to_write() -> None:
+    promises = Promises()
+    for rows in (5, 8, 10, 12, 20):
+        write(promises, row(1), rows * 0.01, rows=rows)
+    many, others = replace(refresh(row(1)), changes=900), refresh(row(2))
+    assert round(promises.predicted_write_ms(many)) == 9_000
+    assert marks_of(promises, many, others)[1] == (False, True)
+    assert marks_of(promises, replace(many, changes=15), others)[1] == (False, False)
+
+
+def test_all_of_a_tick_wait_while_the_rows_of_one_are_written() -> None:
+    promises = Promises(lambda: PromiseSettings(workers=4))
+    schedules: dict[int, Timed] = dict.fromkeys(range(1, 10), TEN_S)
+
+    def chosen(write_ms: float) -> int:
+        due = [replace(refresh(row(i), 900.0), predicted_write_ms=write_ms) for i in range(1, 9)]
+        return len(promises.choose(due, schedules, NOON))
+
+    # Four at a time are computed in two seconds, but written one after the other.
+    assert [chosen(0.0), chosen(800.0)] == [8, 2]
+
+
+def test_a_slow_write_takes_no_place_and_no_slack_of_those_that_are_computed() -> None:
+    promises = Promises(lambda: PromiseSettings(workers=2))
+    slow, cold = row(1, tier="cold"), row(2, tier="cold")
+    due = [refresh(of, 9_000.0) for of in (slow, cold)]
+    schedules: dict[int, Timed] = dict.fromkeys((1, 2, 3), TEN_S)
+    assert [r.table.id for r in promises.choose(due, schedules, NOON)] == [1]
+    assert promises.choose(due[1:], schedules, NOON) == []
+    promises.note_writing(1)
+    assert [r.table.id for r in promises.choose(due[1:], schedules, NOON)] == [2]
+    # A hot one that is being written need not be started.
+    promises, hot, warm = Promises(), row(1, sla_ms=5_000), row(2, tier="warm", sla_ms=30_000)
+    for is_written, there in ((False, []), (True, [2])):
+        if is_written:
+            promises.note_writing(1)
+        promises.watch([hot, warm], [refresh(warm, 500.0)], NOON + s(4))
+        assert [r.table.id for r in promises.choose([refresh(warm, 500.0)], schedules, NOON + s(4))] == there
+    write(promises, hot, 1)
+    promises.watch([hot, warm], [refresh(warm, 500.0)], NOON + s(3))
+    assert promises.choose([refresh(warm, 500.0)], schedules, NOON + s(3)) == []
+
+
+def test_a_write_beside_the_ticks_says_nothing_about_their_length() -> None:
+    promises = Promises(lambda: PromiseSettings(workers=2))
+    due = [refresh(row(i), 500.0) for i in range(1, 12)]
+    schedules: dict[int, Timed] = dict.fromkeys(range(1, 12), TEN_S)
+    assert len(promises.choose(due, schedules, NOON)) == 8
+    written = RefreshResult(due[0], None, NOON, 500.0, WriteTime(60_000.0), is_written_beside=True)
+    promises.note_success(written, TEN_S, NOON + s(60))
+    # What a tick took is known when the next one begins, and counts from then on.
+    assert [len(promises.choose(due[1:], schedules, NOON + s(at_s))) for at_s in (61, 62)] == [8, 8]
+
+
+def test_a_cold_one_never_starves() -> None:
+    """Nor if it is now and then not due, or nobody vouches for its sources."""
+    promises = Promises(lambda: PromiseSettings(workers=1))
+    cold, hot = refresh(row(1, tier="cold"), 1_500.0), [refresh(row(i), 900.0) for i in (2, 3)]
+    schedules: dict[int, Timed] = dict.fromkeys((1, 2, 3), TEN_S)
+    began = 0
+    for tick in range(40):
+        is_held = tick % 3 == 2
+        chosen = promises.choose(hot if is_held else [*hot, cold], schedules, NOON)
+        assert promises.has_deferred == (len(chosen) < (2 if is_held else 3)), "who is held is not waited for"
+        for one in chosen:
+            began += one.table.id == 1
+            promises.note_success(RefreshResult(one, None, NOON, 900.0, WriteTime(0.0)), TEN_S, NOON)
+        if not began:
+            assert {one.table.id for one in chosen} == {2, 3}
+    # After five ticks in which it gave way it goes first: of 40 ticks, held in every third, in every sixth of the rest.
+    assert began == 4
+
+
+def test_a_turn_that_came_to_nothing_is_no_turn() -> None:
+    promises = Promises(lambda: PromiseSettings(workers=1))
+    cold, hot = refresh(row(1, tier="cold"), 1_500.0), [refresh(row(i), 900.0) for i in (2, 3)]
+    schedules: dict[int, Timed] = dict.fromkeys((1, 2, 3), TEN_S)
+
+    def goes_first() -> bool:
+        return promises.choose([*hot, cold], schedules, NOON)[0].table.id == 1
+
+    assert [goes_first() for _ in range(6)] == [False] * CYCLES_AT_MOST + [True]
+    promises.note_failure(1)
+    assert goes_first(), "it has no new rows yet"
+    write(promises, row(1, tier="cold"), 0.1)
+    assert [goes_first() for _ in range(6)] == [False] * CYCLES_AT_MOST + [True]
+    promises.forget(1)
+    assert not goes_first()
 
 
 def test_the_sla_wins_over_the_rest_after_a_query_of_postgresql() -> None:

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from applier.catalog.catalog import Catalog
 from applier.catalog.checkpoints import Manifest
 from applier.catalog.database import Database
+from applier.ingest.source_times import SourceTimes
 from applier.plan.depth import Thresholds
 from applier.refresh.alter import Alterations
 from applier.refresh.computing.computer import Computer
@@ -47,7 +48,7 @@ from applier.refresh.writing.result_writer import ResultWriter
 from applier.refresh.writing.writer import RefreshWriter
 from applier.runtime.checkpointer import Checkpointer, CheckpointSettings
 from applier.runtime.maintenance import Maintenance, MaintenanceSettings
-from applier.runtime.tick import run_tick
+from applier.runtime.tick import IntakePort, run_tick
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.downstream import Downstream
 from applier.sinks.kafka.publisher import TopicPublisher
@@ -61,6 +62,7 @@ from applier.sinks.staging.staging import Staging
 from applier.state.store import StateStore
 from applier.trace.store import TraceStore
 from shared_schema.lsn import ORIGIN, Lsn
+from shared_schema.progress import Progress
 from tests.benchmarks.laboratory import Laboratory
 
 COST_WINDOW = timedelta(hours=1)
@@ -79,6 +81,28 @@ class Statements:
 
     def advance(self) -> Lsn:
         return self._lab.now
+
+
+class LateStatements:
+    """An intake whose rows arrive some time after their commit, with the progress record that belongs to them: as from
+    a consumer that is behind."""
+
+    def __init__(self, lab: Laboratory, times: SourceTimes) -> None:
+        self._lab, self._times = lab, times
+        self._commits: list[tuple[float, Lsn]] = [(time.time(), lab.now)]
+        self._frontier = ORIGIN
+        self.delay_s = 0.0
+
+    def note_commit(self) -> None:
+        """Note that statements were committed just now."""
+        self._commits.append((time.time(), self._lab.now))
+
+    def advance(self) -> Lsn:
+        arrived = [(at, frontier) for at, frontier in self._commits if at <= time.time() - self.delay_s]
+        if arrived and arrived[-1][1] > self._frontier:
+            at, self._frontier = arrived[-1]
+            self._times.add(Progress("pg_trickle", "", 1, ORIGIN, self._frontier, {}, complete_until_us=int(at * 1e6)))
+        return self._frontier
 
 
 class NoTopics:
@@ -103,10 +127,12 @@ class Ticks:
     delta_sink: DeltaSink
     session: WriteSession
     leases_before: float
+    times: SourceTimes
+    intake: IntakePort
 
     def run(self, *, ignore_schedules: bool = True) -> None:
         run_tick(
-            intake=Statements(self.lab),
+            intake=self.intake,
             vouch=self.vouch,
             alterations=self.alterations,
             tables=self.tables,
@@ -253,9 +279,10 @@ def make_ticks(
             latest = LatestCheckpoint(Manifest(ORIGIN, {}, [], {}))
 
             def result_writer(session: WriteSession, confirm: Callable[[Cursor], None] | None = None) -> ResultWriter:
-                sink = PostgresSink(session, lambda: 4096, STAGED_ROWS, confirm=confirm)
+                sink = PostgresSink(session, lambda: 4096, STAGED_ROWS, times, confirm)
                 return ResultWriter(sink, downstream, CommittedRows(session.database, STAGED_ROWS))
 
+            times = SourceTimes()
             results = result_writer(session)
             long_writes = LongWrites(
                 writers,
@@ -282,6 +309,8 @@ def make_ticks(
                 delta_sink=delta_sink,
                 session=session,
                 leases_before=REGISTRY.get_sample_value("pg_trickle_open_leases") or 0.0,
+                times=times,
+                intake=Statements(lab),
             )
 
         yield make

@@ -6,6 +6,7 @@ A trigger of the large stream table waits for a lock that the test holds: its wr
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from applier.errors import Infrastructure
+from applier.errors import Infrastructure, SourceChanged
+from applier.refresh.method import refresh_planner
 from tests.applier.runtime.conftest import FEW, MANY, Ticks, change, create, differences
 from tests.applier.runtime.test_contained import OF_B, delta_rows, error_of, target_rows
 
@@ -107,6 +109,83 @@ def test_the_others_stay_fresh(ticks: Ticks, database: str, tmp_path: Path) -> N
         "SELECT action, status FROM pgtrickle.get_refresh_history('many', 10) ORDER BY 1"
     ).fetchall()
     assert written[-1] == ("FULL", "COMPLETED") and len(written) == 4, written
+
+
+def test_a_trigger_that_is_slow_delays_the_others_once(
+    make_ticks: Callable[..., Ticks], database: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A few rows whose write takes long, because of what the user does with them, are written beside the ticks as soon
+    as that is known; also after a restart."""
+    caplog.set_level(logging.INFO)
+    ticks = make_ticks()
+    create(ticks, few=FEW, of_b=OF_B)
+    ticks.lab.step()
+    ticks.run_with_long()
+    ticks.lab.connection.execute(
+        "CREATE TABLE pace AS SELECT 2.1 AS seconds; CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_sleep(seconds), pg_advisory_xact_lock(4242) FROM pace; RETURN NULL; END $$;"
+        "CREATE TRIGGER slow AFTER INSERT OR UPDATE ON few FOR EACH ROW EXECUTE FUNCTION slow()"
+    )
+
+    def took() -> float:
+        change(ticks)
+        began = time.monotonic()
+        ticks.run(ignore_schedules=False)
+        assert ticks.lab.differences("of_b", OF_B) == 0
+        return time.monotonic() - began
+
+    assert took() > 2.1 and ticks.lab.differences("few", FEW) == 0, "nobody could know"
+    ticks.lab.connection.execute("UPDATE pace SET seconds = 0")  # the lock lasts as long as the test wants
+    for is_new in (False, True):
+        if is_new:
+            ticks.lab.connection.execute("UPDATE pgtrickle.pgt_refresh_history SET write_ms = 2100 WHERE pgt_id = 1")
+            ticks = make_ticks()
+            ticks.tables.scheduler.promises.recall(ticks.failures.catalog.history.read_recent(10))
+        with hold(database):
+            for _ in range(3):
+                assert took() < 10
+                assert ticks.writer.long_writes.has_any and ticks.lab.differences("few", FEW) > 0
+        finish(ticks)
+        assert ticks.lab.differences("few", FEW) == 0
+    assert "written beside the ticks" not in caplog.text, "no tick has tried it and waited for the lock"
+    assert ticks.delta_sink.flush() == []
+    assert delta_rows(tmp_path, "few") == target_rows(ticks, "few")
+    ticks.assert_all_closed()
+
+
+@pytest.mark.parametrize("status", ["PAUSED", "SUSPENDED"])
+def test_a_long_fill_of_few_rows_ends_out_of_service(
+    make_ticks: Callable[..., Ticks], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: str
+) -> None:
+    """An aggregate over many rows is computed beside the ticks and written inside of one."""
+    monkeypatch.setattr(refresh_planner, "LONG_SOURCE_ROWS", 10)
+    ticks = make_ticks()
+    create(ticks, of_b=OF_B)
+    ticks.lab.step()
+    ticks.run()
+    assert ticks.computer.is_running(next(iter(ticks.tables.planned)))
+    connection = ticks.lab.connection
+    if status == "PAUSED":
+        assert connection.execute("SELECT pgtrickle.pause_all()").fetchone() == (1,)
+    else:
+        # As by a tick that found its sources altered.
+        error = SourceChanged("a column has another type", hint="reinitialize it")
+        ticks.failures.catalog.stream_tables.suspend(next(iter(ticks.tables.planned)), error)
+    ticks.wait_for_long()
+    for _ in range(2):
+        ticks.run()
+    assert ticks.statuses() == {"of_b": status}
+    assert ticks.delta_sink.flush() == []
+    if status == "PAUSED":
+        change(ticks)
+        ticks.run()
+        assert ticks.lab.differences("of_b", OF_B) > 0, "it rests"
+        assert connection.execute("SELECT pgtrickle.resume_all()").fetchone() == (1,)
+        ticks.run_with_long()
+        assert ticks.statuses() == {"of_b": "ACTIVE"} and ticks.lab.differences("of_b", OF_B) == 0
+        assert ticks.delta_sink.flush() == []
+        assert delta_rows(tmp_path, "of_b") == target_rows(ticks, "of_b")
+    ticks.assert_all_closed()
 
 
 def test_a_stream_table_that_is_dropped(ticks: Ticks, database: str) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 import psycopg
 
-from tests.applier.runtime.conftest import FEW, Ticks, change, create
+from tests.applier.runtime.conftest import FEW, LateStatements, Ticks, change, create
 
 Notified = list[dict[str, object]]
 
@@ -80,6 +82,64 @@ def test_an_sla_of_30_s_with_a_delay_is_promoted_within_three_cycles_and_goes_ba
     connection.execute("SELECT pgtrickle.alter_stream_table('few', tier => 'hot', schedule => '1000d')")
     ticks.run(ignore_schedules=False)
     assert ask(ticks, "SELECT next_refresh_at > now() + interval '1 d' FROM pgtrickle.pgt_runtime") == (True,)
+
+
+def test_a_late_consumer_is_told_before_the_breach_and_promotes_by_the_clock_of_the_source(
+    make_ticks: Callable[..., Ticks],
+) -> None:
+    """Nothing is simulated: commits arrive seconds after they were made, and time passes."""
+    ticks = make_ticks()
+    late = LateStatements(ticks.lab, ticks.times)
+    ticks.intake = late
+    # Up to 5 s it would begin as hot. Warm is every two seconds.
+    create(ticks, few=FEW)
+    ticks.lab.connection.execute("SELECT pgtrickle.set_stream_table_sla('few', '5.1 s')")
+    numbers = count(1_000)
+
+    def go_on(until: Callable[[], bool]) -> None:
+        """Commit and tick, as long as it takes."""
+        end = time.monotonic() + 60
+        while not until():
+            assert time.monotonic() < end
+            ticks.lab.change("a", f"INSERT INTO a VALUES ({next(numbers)}, 1)")
+            ticks.lab.step()
+            late.note_commit()
+            ticks.run(ignore_schedules=False)
+            time.sleep(0.1)
+
+    def is_in(tier: str) -> Callable[[], bool]:
+        return lambda: ask(ticks, TIER) == (tier,)
+
+    def refreshes() -> list[tuple[bool, float]]:
+        """Return of each whether it broke the SLA, and the seconds since the one before."""
+        query = (
+            "SELECT freshness_ms > sla_ms, extract(epoch FROM end_time - lag(end_time) OVER (ORDER BY refresh_id))"
+            " FROM pgtrickle.pgt_refresh_history WHERE freshness_ms IS NOT NULL ORDER BY refresh_id"
+        )
+        return ticks.lab.connection.execute(query).fetchall()
+
+    go_on(lambda: [is_broken for is_broken, _ in refreshes()[-2:]] == [False] * 2)
+    assert ask(ticks, "SELECT complete_until IS NOT NULL FROM pgtrickle.pgt_frontiers") == (True,)
+    before = len(refreshes())
+    with alerts(ticks) as heard:
+        late.delay_s = 5.5
+        go_on(lambda: refreshes()[-1][0])
+        foretold = heard()
+        assert [one["event"] for one in foretold] == ["predicted_sla_breach"]
+        assert 4_590 <= float(str(foretold[0]["age_ms"])) < 5_100, "nothing was broken yet"
+        go_on(is_in("hot"))
+        assert heard() == [], "it is told once"
+    since = refreshes()[before:]
+    breaks = [is_broken for is_broken, _ in since]
+    # What had arrived before the delay was still in time.
+    assert breaks[-3:] == [True] * 3 and not any(breaks[:-3]), "three in a row, and it is hot"
+    # By the applier's clock all is well: it is refreshed as often as before.
+    assert all(seconds < 5.1 for _, seconds in since[-2:])
+    late.delay_s, before = 0.0, len(refreshes())
+    go_on(is_in("warm"))
+    # The rows that the first one replaces are still old.
+    assert [is_broken for is_broken, _ in refreshes()[before:]] == [True] + [False] * 3
+    assert ticks.lab.differences("few", FEW) == 0
 
 
 def test_a_cost_spike_in_the_history_is_known_after_a_restart(make_ticks: Callable[..., Ticks]) -> None:

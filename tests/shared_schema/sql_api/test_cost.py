@@ -11,7 +11,7 @@ import pytest
 
 from applier.catalog.beats import BeatStore
 from applier.catalog.database import Database
-from applier.catalog.history import History, HistoryRow, RefreshExecution, record_refresh
+from applier.catalog.history import History, HistoryRow, RecentRefresh, RefreshExecution, record_refresh
 from applier.catalog.install import install_catalog
 from applier.refresh.method.cost_cache import model_of
 from applier.refresh.method.cost_model import SAMPLES_OF_SIZE, CostModel, FullCost, PredictionLimits, fit_line
@@ -97,8 +97,8 @@ def test_what_was_measured_before_all_rows_were_new_does_not_count(database: str
     for reason in NEW_CONTENT:
         record(db, "DIFFERENTIAL", 7, (1, 1))
         record(db, "FULL", 0, (9, 9), reason=reason.value)
-        assert load(database, db) == CostModel.of([], [FullCost(18, 100_000)])
-        assert History(Database(database)).read_recent(9) == [(the_id(db), "FULL", 18)]
+        assert load(database, db) == CostModel.of([], [FullCost(18, 100_000, 9)])
+        assert History(Database(database)).read_recent(9) == [RecentRefresh(the_id(db), "FULL", 0, 18, 9)]
     assert recommend(db)["samples"] == 0
     record(db, "DIFFERENTIAL", 7, (1, 1))
     assert len(load(database, db).differentials) == 1 and recommend(db)["samples"] == 1

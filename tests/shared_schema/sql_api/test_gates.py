@@ -48,11 +48,12 @@ def db(installed: Connection) -> Iterator[Connection]:
 
 
 def refused(db: Connection, call: str, match: str) -> None:
-    """The call raises one error of a bad value, with a hint or a plain message, and changes nothing."""
+    """The call raises one error of a bad value, which says what to do, and changes nothing."""
     tables = ("pgt_source_gates", "pgt_watermarks", "pgt_watermark_groups", "pgt_refresh_groups")
     state = [db.execute(f"TABLE pgtrickle.{table}".encode()).fetchall() for table in tables]
-    with pytest.raises(errors.DatabaseError, match=match), db.transaction():
+    with pytest.raises(errors.DatabaseError, match=match) as raised, db.transaction():
         db.execute(f"SELECT pgtrickle.{call}".encode())
+    assert raised.value.diag.message_hint, raised.value
     assert [db.execute(f"TABLE pgtrickle.{table}".encode()).fetchall() for table in tables] == state
 
 
