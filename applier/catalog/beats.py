@@ -38,8 +38,10 @@ FROM pgtrickle.pgt_consumer_beats c WHERE c.slot = %s
 
 _WATCHED = """
 SELECT s.pgt_id, s.pgt_schema, s.pgt_name, s.status, extract(epoch FROM f.staleness)::float8 AS staleness_s,
-       coalesce(pgtrickle._is_stale(s.status, i.tier, f.staleness, t.next_refresh_at), false)
-           AND NOT EXISTS (SELECT FROM pgtrickle._held_by(s.pgt_id)) AS is_stale,
+       coalesce(pgtrickle._is_stale(s.status, i.tier, f.staleness, t.next_refresh_at), false) AND NOT h.is_held
+           AS is_stale,
+       CASE WHEN NOT h.is_held THEN extract(epoch FROM pgtrickle._allowed_staleness(
+           s.status, i.tier, i.sla, f.staleness, t.next_refresh_at))::float8 END AS allowed_staleness_s,
        coalesce(i.tier = 'frozen', false) AS is_frozen,
        extract(epoch FROM clock_timestamp() - s.fuse_blown_at)::float8 AS fuse_blown_s,
        r.requested_at AS reinit_requested_at, coalesce(r.reason, '') AS reinit_reason,
@@ -50,6 +52,7 @@ LEFT JOIN pgtrickle.pgt_runtime t USING (pgt_id)
 LEFT JOIN pgtrickle._tiers i USING (pgt_id)
 LEFT JOIN pgtrickle.pgt_reinitializations r ON r.pgt_id = s.pgt_id AND r.refused_at IS NULL
 LEFT JOIN pgtrickle._slow_refreshes(interval '10 min') a ON a.pgt_id = s.pgt_id
+CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM pgtrickle._held_by(s.pgt_id)) AS is_held) h
 """
 
 _LAST_LOOK = "SELECT b.last_look FROM pgtrickle.pgt_applier_beats b WHERE b.slot = %s"
@@ -95,6 +98,8 @@ class WatchedTable:
     staleness_s: float | None
     is_stale: bool
     """Whether it is far behind its schedule, as `health_check()` decides it."""
+    allowed_staleness_s: float | None = None
+    """How stale its SLA or its schedule lets it become; None while it is frozen, paused or held."""
     is_frozen: bool = False
     """Whether its tier is frozen."""
     fuse_blown_s: float | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,8 +108,9 @@ class Beats:
         except BaseException:
             note_suspended(*suspended)
             raise
-        staleness = {str(read.table): read.staleness_s for read in watched if read.staleness_s is not None}
-        metrics.STALENESS.set(staleness, time.monotonic())
+        staleness = {str(read.table): read.staleness_s for read in watched}
+        allowed = {str(read.table): read.allowed_staleness_s for read in watched}
+        metrics.STALENESS.set(_known(staleness), _known(allowed), time.monotonic())
         metrics.BUFFERED_ROWS.set(rows := self.buffered_rows())
         for alert in [*watch.look(watched, suspended, self.monotonic()), *self._find_growth(rows)]:
             self.store.alert(alert)
@@ -154,3 +155,7 @@ class Beats:
         log.warning("the stream is silent" if problem else "the stream is back", extra={"problem": problem})
         event = AlertEvent.STREAM_SILENT if problem else AlertEvent.STREAM_BACK
         self.store.alert(Alert(event, {"detail": problem}))
+
+
+def _known(seconds: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in seconds.items() if value is not None}
