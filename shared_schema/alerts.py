@@ -53,6 +53,8 @@ class AlertEvent(Enum):
     DISK_FULL = "disk_full"
     BUFFER_GROWTH_WARNING = "buffer_growth_warning"
     SLOT_LAG_WARNING = "slot_lag_warning"
+    SPILL_THRESHOLD_EXCEEDED = "spill_threshold_exceeded"
+    CHANGE_BUFFER_BACKPRESSURE = "change_buffer_backpressure"
     CLEANUP_FAILURE = "cleanup_failure"
     SCHEDULER_FALLING_BEHIND = "scheduler_falling_behind"
     PREDICTED_SLA_BREACH = "predicted_sla_breach"
@@ -92,6 +94,8 @@ class AlertEvent(Enum):
                 AlertEvent.STALE_DATA
                 | AlertEvent.BUFFER_GROWTH_WARNING
                 | AlertEvent.SLOT_LAG_WARNING
+                | AlertEvent.SPILL_THRESHOLD_EXCEEDED
+                | AlertEvent.CHANGE_BUFFER_BACKPRESSURE
                 | AlertEvent.FUSE_BLOWN_REMINDER
             ):
                 return AlertKind.CONDITION

@@ -22,7 +22,7 @@ from applier.errors import Infrastructure
 from applier.ingest.beat_reader import BeatReader
 from applier.ingest.source_clock import SourceClock
 from applier.runtime.condition import ApplierCondition
-from applier.runtime.stream_table_watch import AlertThresholds, StreamTableWatch, buffer_alert
+from applier.runtime.stream_table_watch import AlertThresholds, StreamTableWatch, backpressure_alert, buffer_alert
 from shared_schema.alerts import Alert, AlertEvent
 from shared_schema.beats import BEAT_EVERY_S, Beat, SilenceWatch
 from shared_schema.lsn import Lsn
@@ -48,6 +48,8 @@ class Beats:
     thresholds: Callable[[], AlertThresholds] = field(default=AlertThresholds)
     buffered_rows: Callable[[], int] = field(default=lambda: 0)
     """Returns how many change rows the traces hold in memory."""
+    reader_waits_s: Callable[[], float] = field(default=lambda: 0.0)
+    """Returns for how long the reader of the topics has been waiting for a tick."""
     monotonic: Callable[[], float] = field(default=time.monotonic)
     """Returns how long this process runs, as far as alerts go."""
     _watch: StreamTableWatch | None = None
@@ -132,6 +134,7 @@ class Beats:
         lag = self.store.slot_lag_bytes() if self.condition.consumer_problem else None
         found = [
             buffer_alert(rows, thresholds),
+            backpressure_alert(self.reader_waits_s()),
             slot_lag_alert(self.store.slot, lag, thresholds.slot_lag) if lag is not None else None,
         ]
         return [alert for alert in found if alert is not None]

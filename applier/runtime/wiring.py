@@ -381,6 +381,7 @@ class Wiring:
             parts.history.hear,
             thresholds=self._alert_thresholds,
             buffered_rows=lambda: sum(trace.overlay_volume for trace in parts.intake.traces),
+            reader_waits_s=lambda: parts.ingest.waits_s,
         )
 
     def _alert_thresholds(self) -> AlertThresholds:
