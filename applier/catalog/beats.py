@@ -11,7 +11,8 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from applier.catalog.database import Connection, Database
-from applier.catalog.service import alert_sender
+from applier.catalog.service import open_alert_sender
+from shared_schema.alert_sender import AlertSender
 from shared_schema.alerts import Alert
 from shared_schema.beats import Beat, Completeness, to_datetime
 from shared_schema.table_schema import TableId
@@ -121,11 +122,18 @@ class WatchedTable:
 class BeatStore:
     """Writes and reads beats; every method is one transaction."""
 
-    def __init__(self, database: Database, slot: str, counters: Callable[[], dict[str, int]] = dict) -> None:
-        """`counters` returns what the scheduler has counted since the start."""
+    def __init__(
+        self,
+        database: Database,
+        slot: str,
+        counters: Callable[[], dict[str, int]] = dict,
+        alerts: AlertSender | None = None,
+    ) -> None:
+        """`counters` returns what the scheduler has counted since the start; `alerts` is as in `ServiceState`."""
         self._database = database
         self.slot = slot
         self._counters = counters
+        self._alerts = alerts or open_alert_sender()
 
     @property
     def _connection(self) -> Connection:
@@ -178,11 +186,11 @@ class BeatStore:
     def alert(self, alert: Alert) -> bool:
         """Notify every listener of the alert channel; return False if that has to wait. Never fails."""
         fields = {"by": "pg-trickle-applier", **alert.fields}
-        return alert_sender(self._database).send(lambda: self._connection, alert.event, fields)
+        return self._alerts.send(lambda: self._connection, alert.event, fields)
 
     def flush_alerts(self) -> bool:
         """Send the alerts that wait, as far as they may be sent; return whether all of those were."""
-        return alert_sender(self._database).flush(lambda: self._connection)
+        return self._alerts.flush(lambda: self._connection)
 
     def last_look(self) -> Mapping[str, Any] | None:
         """Return what was stored by `note_look`, also before this process; None if nothing was."""

@@ -20,7 +20,6 @@ from applier.refresh.full_in_postgres import FullInPostgres
 from applier.runtime.condition import ApplierCondition
 from applier.runtime.live_settings import LiveSettings
 from applier.runtime.lock import ApplierLock
-from applier.runtime.self_check import SelfCheck
 from applier.runtime.tick import run_tick
 from applier.runtime.wiring import ApplierParts, Wiring
 from applier.spark.session import count_jobs
@@ -75,7 +74,7 @@ class Applier:
                 cleanup=self._cleanup,
                 runner=self._runner,
             )
-            catalog = Catalog(wiring.database(self._lock.acquire))
+            catalog = wiring.catalog(self._lock.acquire)
             catalog.stream_tables.all()
             parts = wiring.parts(catalog)
             maintenance = wiring.maintenance(
@@ -98,7 +97,7 @@ class Applier:
             if not self.settings.sources_elsewhere:
                 # Otherwise the requests are for the other database, and the rows to compare with are there.
                 background["requests"] = wiring.requests().run
-                background["self-check"] = SelfCheck(wiring.database(), self._self_check_interval_s).run
+                background["self-check"] = wiring.self_check(self._self_check_interval_s).run
             threads = [
                 threading.Thread(target=run, args=(self.stopping,), name=name) for name, run in background.items()
             ]
