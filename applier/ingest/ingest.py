@@ -48,7 +48,7 @@ LARGE_PIECE = 0.25
 WAITING_PIECES = 4
 """No more messages are read while the rows of so many full pieces wait for a tick."""
 
-LOOK_EVERY_S = 0.5
+ROOM_LOOK_EVERY_S = 0.5
 
 STEADY_AFTER_S = 30.0
 """After a query ran this long, failures are counted from one again."""
@@ -161,7 +161,7 @@ class Ingest:
         with self._lock:
             while not self._is_stopping and not self._inbox.has_room(most):
                 self._waits_since = self._waits_since or time.monotonic()
-                self._lock.wait(LOOK_EVERY_S)
+                self._lock.wait(ROOM_LOOK_EVERY_S)
             self._waits_since = None
             if self._is_stopping:
                 raise Infrastructure("the Kafka reader is being stopped")

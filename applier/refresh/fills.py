@@ -17,7 +17,7 @@ from applier.refresh.refresh import Refresh
 from applier.refresh.refresh_planner import is_long_refresh
 from applier.refresh.strategy import RefreshMethod
 
-MAX_UNFINISHED = 3
+MAX_UNFINISHED_FILLS = 3
 """After so many times that a computation began and never ended, it is not tried again by itself."""
 
 
@@ -47,7 +47,7 @@ class Fills:
                 admitted.append(refresh)
                 continue
             unfinished = self.store.unfinished_fills(pgt_id)
-            if unfinished >= MAX_UNFINISHED:
+            if unfinished >= MAX_UNFINISHED_FILLS:
                 self.store.end_fill(pgt_id)
                 refused.append((refresh, _crashed(unfinished)))
             elif unfinished and self._suspects:

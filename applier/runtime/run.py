@@ -34,7 +34,7 @@ IDLE_LOOK_S = 1.0
 SHORTEST_WAIT_S = 0.05
 """What is due by its schedule and was not refreshed waits for something else."""
 
-RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
+TICK_RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Pauses before a tick is repeated while a service is not available; the last value applies to all later ones."""
 
 
@@ -151,7 +151,7 @@ class Applier:
                 status.note_ready()
                 self._lock.confirm()
             except (Infrastructure, psycopg.OperationalError) as error:
-                pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
+                pause = TICK_RETRY_S[min(failures, len(TICK_RETRY_S) - 1)]
                 failures += 1
                 metrics.TICK_RETRIES.inc()
                 problem = str(error).splitlines()[0]
@@ -170,7 +170,7 @@ class Applier:
         parts.intake.wait(
             self._frontier,
             lambda: long_refreshes.has_finished or long_writes.has_finished or self.stopping.is_set(),
-            RETRY_S[0] if hurry or self._is_pressing(parts) else min(IDLE_LOOK_S, max(scheduled, SHORTEST_WAIT_S)),
+            TICK_RETRY_S[0] if hurry or self._is_pressing(parts) else min(IDLE_LOOK_S, max(scheduled, SHORTEST_WAIT_S)),
         )
         return not self.stopping.is_set()
 

@@ -25,7 +25,7 @@ from shared_schema.table_schema import TableId
 log = logging.getLogger(__name__)
 
 ROWS = 1_000
-ATTEMPTS = 3
+COMPARE_ATTEMPTS = 3
 BETWEEN_ATTEMPTS_S = 2.0
 OFF_RECHECK_S = 5.0
 STATEMENT_LIMIT_S = 30
@@ -73,7 +73,7 @@ class SelfCheck:
         connection = self._database.connection
         connection.execute(f"SET statement_timeout = '{STATEMENT_LIMIT_S}s'".encode())
         try:
-            for _ in range(ATTEMPTS):
+            for _ in range(COMPARE_ATTEMPTS):
                 found = check.check_once(connection, table, sample=ROWS)
                 if found.equal:
                     return "equal"

@@ -213,7 +213,7 @@ def test_a_computation_that_ended_the_process(make_ticks: Callable[..., Ticks]) 
     ids = {row.pgt_name: row.pgt_id for row in store.all()}
     assert [store.unfinished_fills(pgt_id) for pgt_id in ids.values()] == [0, 0]
     # As starts leave it that were killed while they computed both, and then one of them alone.
-    for name, ends in (("few", 1), ("of_b", fills.MAX_UNFINISHED)):
+    for name, ends in (("few", 1), ("of_b", fills.MAX_UNFINISHED_FILLS)):
         for _ in range(ends):
             store.begin_fill(ids[name])
         connection.execute("SELECT pgtrickle.reinitialize_stream_table(%s)", (name,))
