@@ -64,34 +64,38 @@ COMMIT_TO_VISIBLE = Histogram(
 
 
 class StalenessGauge(Collector):
-    """The staleness of each stream table. It is read from the catalog every second and grows until the next time."""
+    """The staleness of each stream table, and how stale it may be.
 
-    _TEXT = "How long the oldest source commit that a stream table may lack has been waiting, by the source's clock"
+    Both are read from the catalog every second; the staleness grows until the next time.
+    """
+
+    _STALENESS = "How long the oldest source commit that a stream table may lack has waited, by the source's clock"
+    _ALLOWED = "How stale its SLA or its schedule lets a stream table become; none if it is frozen, paused or held"
 
     def __init__(self) -> None:
-        self._read: tuple[float, dict[str, float]] = 0.0, {}
+        self._read: tuple[float, dict[str, float], dict[str, float]] = 0.0, {}, {}
         REGISTRY.register(self)
 
-    def set(self, seconds: Mapping[str, float], now: float) -> None:
+    def set(self, seconds: Mapping[str, float], allowed: Mapping[str, float], now: float) -> None:
         """Replace all values; `now` is a monotonic clock. Stream tables that are not in them disappear."""
-        stalest = sorted(seconds.items(), key=lambda item: -item[1])[:LABELLED_TABLES]
-        self._read = now, dict(stalest)
+        stalest = dict(sorted(seconds.items(), key=lambda item: -item[1])[:LABELLED_TABLES])
+        self._read = now, stalest, {name: allowed[name] for name in stalest if name in allowed}
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Yield the present values."""
-        read_at, seconds = self._read
+        read_at, seconds, allowed = self._read
         older = time.monotonic() - read_at
-        family = self._family()
+        staleness, most = self.describe()
         for name, value in seconds.items():
-            family.add_metric([name], value + older)
-        yield family
+            staleness.add_metric([name], value + older)
+        for name, value in allowed.items():
+            most.add_metric([name], value)
+        yield from (staleness, most)
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Yield the metric without values."""
-        yield self._family()
-
-    def _family(self) -> GaugeMetricFamily:
-        return GaugeMetricFamily("pg_trickle_staleness_seconds", self._TEXT, labels=["stream_table"])
+        """Yield the metrics without values."""
+        for name, text in (("staleness", self._STALENESS), ("allowed_staleness", self._ALLOWED)):
+            yield GaugeMetricFamily(f"pg_trickle_{name}_seconds", text, labels=["stream_table"])
 
 
 STALENESS = StalenessGauge()

@@ -18,7 +18,7 @@ from shared_schema.errors import TrickleError
 
 log = logging.getLogger(__name__)
 
-PROGRAM = Path(__file__).parent
+OWN_CODE = Path(__file__).parent
 
 _SERVICE_STATES = ("08", "57P", "58", "53300", "53200")
 """SQLSTATEs, or their beginnings, of a server that is not available: no stream table causes them."""
@@ -76,8 +76,8 @@ def is_away_state(sqlstate: str) -> bool:
 
 def _describe_place(error: BaseException) -> str:
     """Return the innermost place in this program."""
-    places = [frame for frame in traceback.extract_tb(error.__traceback__) if PROGRAM in Path(frame.filename).parents]
-    return f" in {Path(places[-1].filename).relative_to(PROGRAM)}:{places[-1].lineno}" if places else ""
+    places = [frame for frame in traceback.extract_tb(error.__traceback__) if OWN_CODE in Path(frame.filename).parents]
+    return f" in {Path(places[-1].filename).relative_to(OWN_CODE)}:{places[-1].lineno}" if places else ""
 
 
 def _describe_stack(error: BaseException) -> str:

@@ -34,10 +34,7 @@ from cdc_consumer.wal.history import HistoryCheck
 from shared_schema.change_row import Stamp
 from shared_schema.control import LogMessage
 from shared_schema.lsn import Lsn
-
-MESSAGE_PREFIX = "pg_trickle"
-"""Prefix of this project's own logical messages: wake-ups, `capture…` after tables were added to a publication, and
-signed messages about DDL."""
+from shared_schema.signed_messages import MESSAGE_PREFIX
 
 ROW_KINDS = b"IUD"
 

@@ -79,6 +79,15 @@ class SlotReading:
     """Age of the oldest open write transaction: the server retains log at least from its beginning."""
 
 
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """What waits on local disk for the sink."""
+
+    bytes: int = 0
+    is_full: bool = False
+    """Whether the disk takes no more: the server retains the rest."""
+
+
 class Health:
     """The health of one process; one object, passed down to all parts.
 
@@ -92,6 +101,8 @@ class Health:
         """Why the source or the sink did not answer the last probe; None if it did."""
         self.is_behind = False
         """Whether the consumer falls behind the server."""
+        self.spill = Spill()
+        """What waits on disk at present."""
         self.restarts = 0
         """Sessions that were restarted after an error."""
         self.last_error: tuple[float, str] | None = None
@@ -126,6 +137,10 @@ class Health:
     def record_lag(self, *, behind: bool) -> None:
         """Record whether the stream falls behind the server."""
         self.is_behind = behind
+
+    def record_spill(self, spill: Spill) -> None:
+        """Record what waits on disk."""
+        self.spill = spill
 
     def record_probe(self, source_problem: str | None, sink_problem: str | None) -> None:
         """Record why source and sink did not answer; None for one that did."""

@@ -39,13 +39,13 @@ from shared_schema.progress import Capture
 
 log = logging.getLogger(__name__)
 
-STEP_S = 0.02
+COPY_STEP_S = 0.02
 """How long one step copies before the loop returns to the stream."""
 
 TOGETHER_S = 0.5
 """Tables of a first load that are copied within this time share a transaction of the sink."""
 
-WAIT_S = 0.002
+COPY_WAIT_S = 0.002
 """How long a step waits for copied rows when the stream has nothing to do."""
 
 
@@ -195,9 +195,9 @@ class InitialCopy:
         export, copy = self._captures.export, self._copy
         if export is None or copy is None:
             return
-        until = time.monotonic() + STEP_S
+        until = time.monotonic() + COPY_STEP_S
         with refuse_unreadable(export.tables[self._not_copied[0]]):
-            while not copy.done and copy.step(WAIT_S if idle else 0.0) and time.monotonic() < until:
+            while not copy.done and copy.step(COPY_WAIT_S if idle else 0.0) and time.monotonic() < until:
                 pass
         self._metrics.spool_bytes.set(self._spooled_bytes())
         if self._frontier.open_commit is not None:

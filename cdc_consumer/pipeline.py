@@ -167,7 +167,7 @@ def open_relay(
         lag = LagReporter(settings.wal_max_lag_bytes, 2 * settings.heartbeat_ms / 1000)
         feedback = stack.enter_context(Feedback(session, frontier, lag, stop=stop, health=health, metrics=metrics))
         hot = HotSources(settings.ring_buffer_sources, settings.ring_buffer_threshold_writes_per_sec, metrics)
-        receiver = Receiver(session, feedback, frame_queue(settings), hot, metrics)
+        receiver = Receiver(session, feedback, frame_queue(settings), hot, health=health, metrics=metrics)
         stack.callback(receiver.close)
         metrics.ring_slots.set(settings.ring_buffer_slots)
         # The sink: opening it fences the previous instance, so its last progress is read after that.

@@ -17,8 +17,8 @@ from shared_schema.alerts import (
     ALERT_CHANNEL,
     DEFAULT_COOLDOWN_S,
     AlertEvent,
+    AlertFields,
     AlertQueue,
-    Fields,
     Waiting,
     encode_alert,
 )
@@ -49,7 +49,7 @@ class Notifies(Protocol):
         """Execute a statement."""
 
 
-def notify(connection: Notifies, event: AlertEvent, fields: Fields) -> None:
+def notify(connection: Notifies, event: AlertEvent, fields: AlertFields) -> None:
     """Notify every listener; in a transaction, when it is committed."""
     connection.execute(b"SELECT pg_notify(%s, %s)", (ALERT_CHANNEL, encode_alert(event, fields)))
 
@@ -68,7 +68,7 @@ class AlertSender:
     _is_waiting: bool = False
     """Whether the last attempt failed."""
 
-    def send(self, connect: Callable[[], Notifies], event: AlertEvent, fields: Fields) -> bool:
+    def send(self, connect: Callable[[], Notifies], event: AlertEvent, fields: AlertFields) -> bool:
         """Notify every listener; return False if that has to wait, for the end of a cooldown or for `flush`."""
         with self._lock:
             is_due = self._queue.add(Waiting(event, fields, self.clock()), self.cooldown_s())

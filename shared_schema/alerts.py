@@ -25,7 +25,7 @@ DEFAULT_COOLDOWN_S = 300.0
 START_GRACE_S = 30.0
 """What was wrong at the first look after a start is reported if it lasts for so long: it may be the start itself."""
 
-Fields = Mapping[str, int | float | str]
+AlertFields = Mapping[str, int | float | str]
 
 
 class AlertKind(Enum):
@@ -53,6 +53,8 @@ class AlertEvent(Enum):
     DISK_FULL = "disk_full"
     BUFFER_GROWTH_WARNING = "buffer_growth_warning"
     SLOT_LAG_WARNING = "slot_lag_warning"
+    SPILL_THRESHOLD_EXCEEDED = "spill_threshold_exceeded"
+    CHANGE_BUFFER_BACKPRESSURE = "change_buffer_backpressure"
     CLEANUP_FAILURE = "cleanup_failure"
     SCHEDULER_FALLING_BEHIND = "scheduler_falling_behind"
     PREDICTED_SLA_BREACH = "predicted_sla_breach"
@@ -92,6 +94,8 @@ class AlertEvent(Enum):
                 AlertEvent.STALE_DATA
                 | AlertEvent.BUFFER_GROWTH_WARNING
                 | AlertEvent.SLOT_LAG_WARNING
+                | AlertEvent.SPILL_THRESHOLD_EXCEEDED
+                | AlertEvent.CHANGE_BUFFER_BACKPRESSURE
                 | AlertEvent.FUSE_BLOWN_REMINDER
             ):
                 return AlertKind.CONDITION
@@ -113,14 +117,14 @@ class Alert:
     """One alert: its event and what it says."""
 
     event: AlertEvent
-    fields: Fields
+    fields: AlertFields
 
 
 Subject = tuple[int | float | str, ...]
 """What an alert is about, as far as the cooldown goes."""
 
 
-def subject_of(fields: Fields) -> Subject:
+def subject_of(fields: AlertFields) -> Subject:
     """Return what distinguishes an alert from others of its event; one that became worse is another one."""
     return tuple(fields.get(name, "") for name in ("pgt_id", "stream_table", "source", "slot", "severity"))
 
@@ -130,7 +134,7 @@ class Waiting:
     """An alert that is not sent yet."""
 
     event: AlertEvent
-    fields: Fields
+    fields: AlertFields
     noticed_s: float
     """When it was noticed; the last time, if it stands for several occurrences."""
     occurrences: int = 1
@@ -144,7 +148,7 @@ class Waiting:
         """Return one alert for both: it says what the later one says."""
         return replace(later, occurrences=self.occurrences + later.occurrences)
 
-    def said(self, now_s: float) -> Fields:
+    def said(self, now_s: float) -> AlertFields:
         """Return the fields to send: those of an alert that is late, or stands for several, say so."""
         extra: dict[str, int | float | str] = {}
         if self.event.kind is AlertKind.OCCURRENCE and self.occurrences > 1:
@@ -209,7 +213,7 @@ class AlertQueue:
         return False
 
 
-def encode_alert(event: AlertEvent, fields: Fields) -> str:
+def encode_alert(event: AlertEvent, fields: AlertFields) -> str:
     """Return the payload, in ASCII: the server's encoding may be any. Texts are cut as far as the server requires."""
     most = TEXT_CHARACTERS
     while True:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from shared_schema.progress import Capture, Checkpoint, CheckpointPlace, Offsets, Progress, later_offsets
 
-PART_BYTES = 300_000
+CHECKPOINT_PART_BYTES = 300_000
 """Approximate size of a part."""
 
 _OFFSET_BYTES, _SCHEMA_BYTES = 24, 40
@@ -33,7 +33,7 @@ def cut_checkpoint(
     contents = [_Content()]
 
     def make_room(size: int) -> _Content:
-        if contents[-1].size >= PART_BYTES:
+        if contents[-1].size >= CHECKPOINT_PART_BYTES:
             contents.append(_Content())
         contents[-1].size += size
         return contents[-1]

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+FIRST_USER_OID = 16_384
+"""PostgreSQL's FirstNormalObjectId: initdb assigns only smaller ones."""
+
 VARHDRSZ = 4
 """PostgreSQL adds the size of a varlena header to the typmod of numeric and the character types."""
 

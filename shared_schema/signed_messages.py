@@ -13,8 +13,9 @@ import re
 from dataclasses import dataclass
 from typing import LiteralString
 
-PREFIX = "pg_trickle"
-"""The prefix of this project's messages in the log, signed or not."""
+MESSAGE_PREFIX = "pg_trickle"
+"""The prefix of this project's messages in the log: wake-ups, `capture…` after tables were added to a publication, and
+signed messages."""
 
 KEY_READABLE: LiteralString = (
     "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"

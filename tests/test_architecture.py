@@ -116,18 +116,42 @@ def test_a_module_that_says_it_is_pure_reaches_nothing_that_does_io() -> None:
     assert reached == {}
 
 
+OF_EVERY_MODULE = {"log", "ENTRIES"}
+"""A module's logger, and a module's part of the list of functions: the same thing everywhere."""
+
+
+def _definitions(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the public names that a module defines, and what each stands for: a type alias for the type that it names,
+    everything else for itself. Type variables have no meaning of their own."""
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name, ""
+            case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar" | "ParamSpec"))):
+                continue
+            case ast.Assign(targets=targets, value=value):
+                for name in (target.id for target in targets if isinstance(target, ast.Name)):
+                    yield name, "" if name.isupper() else ast.unparse(value)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                yield name, "" if name.isupper() else ast.unparse(value)
+
+
 @pytest.mark.parametrize("binary", BINARIES)
 def test_no_public_name_has_two_meanings(binary: str) -> None:
-    """Commands of a command line are named as users type them, so `cli` modules are left out."""
-    defined: dict[str, set[str]] = defaultdict(set)
+    """Of functions, classes, type aliases and constants. Two modules may have the same alias of the same type.
+
+    Commands of a command line are named as users type them, so `cli` modules are left out.
+    """
+    defined: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for package in BINARIES[binary]:
-        for name, path in _modules(package):
-            if name.endswith(".cli"):
+        for module, path in _modules(package):
+            if module.endswith(".cli"):
                 continue
-            for node in _tree(path).body:
-                if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-                    defined[node.name].add(name)
-    assert {name: places for name, places in defined.items() if len(places) > 1} == {}
+            for name, meaning in _definitions(_tree(path)):
+                if not name.startswith("_") and name not in OF_EVERY_MODULE:
+                    defined[name].add((meaning or module, module))
+    twice = {name: places for name, places in defined.items() if len({meaning for meaning, _ in places}) > 1}
+    assert {name: sorted(module for _, module in places) for name, places in twice.items()} == {}
 
 
 def test_every_name_of_the_glossary_is_in_the_code() -> None:

@@ -15,7 +15,7 @@ from applier.spark.ddl import parse_schema
 from applier.spark.views import create_view, drop_view
 from applier.zset import WEIGHT, ZSet, column_names, ddl, net
 
-MAX_ROUNDS = 1_000
+MAX_FIXPOINT_ROUNDS = 1_000
 """After so many rounds a recursion is considered endless; PostgreSQL would not stop either."""
 
 
@@ -29,7 +29,7 @@ def fixpoint(spark: SparkSession, node: Recursion, base: ZSet, step: Callable[[Z
         return net(pa.Table.from_arrays(rows.columns, names=[*names, WEIGHT]))
 
     work_table = found = _with_weight_one(run(base)) if node.distinct else run(base)
-    for _ in range(MAX_ROUNDS):
+    for _ in range(MAX_FIXPOINT_ROUNDS):
         view = create_view(spark.createDataFrame(work_table, schema))
         try:
             produced = run(step(ZSet.of_view(view, len(names))))
@@ -42,7 +42,7 @@ def fixpoint(spark: SparkSession, node: Recursion, base: ZSet, step: Callable[[Z
         if not work_table.num_rows:
             return create_view(spark.createDataFrame(found, schema))
     raise CalculationError(
-        f"a recursion does not end within {MAX_ROUNDS} rounds",
+        f"a recursion does not end within {MAX_FIXPOINT_ROUNDS} rounds",
         hint="is there a cycle in the data? use UNION instead of UNION ALL, or bound the depth in WHERE",
     )
 

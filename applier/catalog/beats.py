@@ -11,7 +11,8 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from applier.catalog.database import Connection, Database
-from applier.catalog.service import alert_sender
+from applier.catalog.service import open_alert_sender
+from shared_schema.alert_sender import AlertSender
 from shared_schema.alerts import Alert
 from shared_schema.beats import Beat, Completeness, to_datetime
 from shared_schema.table_schema import TableId
@@ -38,8 +39,10 @@ FROM pgtrickle.pgt_consumer_beats c WHERE c.slot = %s
 
 _WATCHED = """
 SELECT s.pgt_id, s.pgt_schema, s.pgt_name, s.status, extract(epoch FROM f.staleness)::float8 AS staleness_s,
-       coalesce(pgtrickle._is_stale(s.status, i.tier, f.staleness, t.next_refresh_at), false)
-           AND NOT EXISTS (SELECT FROM pgtrickle._held_by(s.pgt_id)) AS is_stale,
+       coalesce(pgtrickle._is_stale(s.status, i.tier, f.staleness, t.next_refresh_at), false) AND NOT h.is_held
+           AS is_stale,
+       CASE WHEN NOT h.is_held THEN extract(epoch FROM pgtrickle._allowed_staleness(
+           s.status, i.tier, i.sla, f.staleness, t.next_refresh_at))::float8 END AS allowed_staleness_s,
        coalesce(i.tier = 'frozen', false) AS is_frozen,
        extract(epoch FROM clock_timestamp() - s.fuse_blown_at)::float8 AS fuse_blown_s,
        r.requested_at AS reinit_requested_at, coalesce(r.reason, '') AS reinit_reason,
@@ -50,6 +53,7 @@ LEFT JOIN pgtrickle.pgt_runtime t USING (pgt_id)
 LEFT JOIN pgtrickle._tiers i USING (pgt_id)
 LEFT JOIN pgtrickle.pgt_reinitializations r ON r.pgt_id = s.pgt_id AND r.refused_at IS NULL
 LEFT JOIN pgtrickle._slow_refreshes(interval '10 min') a ON a.pgt_id = s.pgt_id
+CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM pgtrickle._held_by(s.pgt_id)) AS is_held) h
 """
 
 _LAST_LOOK = "SELECT b.last_look FROM pgtrickle.pgt_applier_beats b WHERE b.slot = %s"
@@ -95,6 +99,8 @@ class WatchedTable:
     staleness_s: float | None
     is_stale: bool
     """Whether it is far behind its schedule, as `health_check()` decides it."""
+    allowed_staleness_s: float | None = None
+    """How stale its SLA or its schedule lets it become; None while it is frozen, paused or held."""
     is_frozen: bool = False
     """Whether its tier is frozen."""
     fuse_blown_s: float | None = None
@@ -116,11 +122,18 @@ class WatchedTable:
 class BeatStore:
     """Writes and reads beats; every method is one transaction."""
 
-    def __init__(self, database: Database, slot: str, counters: Callable[[], dict[str, int]] = dict) -> None:
-        """`counters` returns what the scheduler has counted since the start."""
+    def __init__(
+        self,
+        database: Database,
+        slot: str,
+        counters: Callable[[], dict[str, int]] = dict,
+        alerts: AlertSender | None = None,
+    ) -> None:
+        """`counters` returns what the scheduler has counted since the start; `alerts` is as in `ServiceState`."""
         self._database = database
         self.slot = slot
         self._counters = counters
+        self._alerts = alerts or open_alert_sender()
 
     @property
     def _connection(self) -> Connection:
@@ -173,11 +186,11 @@ class BeatStore:
     def alert(self, alert: Alert) -> bool:
         """Notify every listener of the alert channel; return False if that has to wait. Never fails."""
         fields = {"by": "pg-trickle-applier", **alert.fields}
-        return alert_sender(self._database).send(lambda: self._connection, alert.event, fields)
+        return self._alerts.send(lambda: self._connection, alert.event, fields)
 
     def flush_alerts(self) -> bool:
         """Send the alerts that wait, as far as they may be sent; return whether all of those were."""
-        return alert_sender(self._database).flush(lambda: self._connection)
+        return self._alerts.flush(lambda: self._connection)
 
     def last_look(self) -> Mapping[str, Any] | None:
         """Return what was stored by `note_look`, also before this process; None if nothing was."""

@@ -13,12 +13,14 @@ from applier.catalog.history import History
 from applier.catalog.service import ServiceState
 from applier.catalog.sources import SourceFacts
 from applier.catalog.stream_tables import StreamTableStore
+from shared_schema.alert_sender import AlertSender
 
 
 class Catalog:
     """The parts of the catalog that share a connection, so that one transaction may span several of them."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, alerts: AlertSender | None = None) -> None:
+        """`alerts` sends those of the whole program."""
         self.stream_tables = StreamTableStore(database)
         self.frontiers = Frontiers(database)
         self.history = History(database)
@@ -27,5 +29,5 @@ class Catalog:
         self.alterations = PendingAlterations(database)
         self.sources = SourceFacts(database)
         self.dependencies = DependencyStore(database)
-        self.service = ServiceState(database)
+        self.service = ServiceState(database, alerts)
         self.gates = GateStore(database)

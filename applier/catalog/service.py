@@ -26,8 +26,10 @@ class Service(Enum):
 class ServiceState:
     """Reads and writes `pgt_service`; every method is one transaction."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, alerts: AlertSender | None = None) -> None:
+        """`alerts` sends those of the whole program; without it this has a sender of its own."""
         self._database = database
+        self._alerts = alerts or open_alert_sender()
 
     @property
     def _connection(self) -> Connection:
@@ -48,40 +50,16 @@ class ServiceState:
 
     def alert(self, event: AlertEvent, **about: int | float | str) -> bool:
         """Notify every listener of the alert channel; return False if that has to wait. Never fails."""
-        return alert_sender(self._database).send(lambda: self._connection, event, about)
-
-
-class _Cooldown:
-    """How long an alert is not repeated: of this process, as its metrics are."""
-
-    def __init__(self) -> None:
-        self._read: Callable[[], float] = lambda: DEFAULT_COOLDOWN_S
-
-    def set(self, read_s: Callable[[], float]) -> None:
-        self._read = read_s
-
-    def read(self) -> float:
-        return self._read()
-
-
-_COOLDOWN = _Cooldown()
-
-_SENDERS: dict[str, AlertSender] = {}
-"""By database: what waits for one is of no interest in another."""
+        return self._alerts.send(lambda: self._connection, event, about)
 
 
 def _count(event: AlertEvent) -> None:
     metrics.ALERTS.labels(event.value).inc()
 
 
-def alert_sender(database: Database) -> AlertSender:
-    """Return what sends the alerts of this process to the listeners of a database."""
-    return _SENDERS.setdefault(database.url, AlertSender(time.monotonic, _count, _COOLDOWN.read))
-
-
-def set_alert_cooldown(read_s: Callable[[], float]) -> None:
-    """From now on ask this for the seconds in which an alert is not repeated."""
-    _COOLDOWN.set(read_s)
+def open_alert_sender(cooldown_s: Callable[[], float] = lambda: DEFAULT_COOLDOWN_S) -> AlertSender:
+    """Return a new sender that counts. One serves a whole program: a cooldown is that of its sender."""
+    return AlertSender(time.monotonic, _count, cooldown_s)
 
 
 def send_alert(connection: Connection, event: AlertEvent, **about: int | float | str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from applier.functions.entry import Entry, fixed_physical_type, io_cast, template
 from applier.functions.numeric.integers import COMPARISONS
-from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
+from applier.functions.numeric.integers import INTEGER_TYPES as INTEGERS
 
 _BITS = {"int2": 15, "int4": 31, "int8": 63}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from applier.functions.datetime.datetimes import PHYSICAL_TYPES as DATETIMES
+from applier.functions.datetime.datetimes import DATETIME_TYPES as DATETIMES
 from applier.functions.entry import (
     CollationNeed,
     Entry,
@@ -16,7 +16,7 @@ from applier.functions.entry import (
     fixed_physical_type,
     template,
 )
-from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
+from applier.functions.numeric.integers import INTEGER_TYPES as INTEGERS
 from applier.plan.expr import Call, Expr
 
 FUNCTIONS = ("GREATEST", "LEAST")

@@ -15,7 +15,7 @@ from shared_schema.topics import beats_topic
 
 log = logging.getLogger(__name__)
 
-PAUSE_S = 0.2
+BEAT_PAUSE_S = 0.2
 
 
 class BeatReader:
@@ -44,7 +44,7 @@ class BeatReader:
             return None
         if message.error() is not None or (value := message.value()) is None:
             # Such as: there is no such topic, because an older consumer or another applier writes this prefix.
-            time.sleep(PAUSE_S)
+            time.sleep(BEAT_PAUSE_S)
             return None
         try:
             beat = decode_beat(value)

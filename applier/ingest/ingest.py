@@ -48,7 +48,7 @@ LARGE_PIECE = 0.25
 WAITING_PIECES = 4
 """No more messages are read while the rows of so many full pieces wait for a tick."""
 
-LOOK_EVERY_S = 0.5
+ROOM_LOOK_EVERY_S = 0.5
 
 STEADY_AFTER_S = 30.0
 """After a query ran this long, failures are counted from one again."""
@@ -86,6 +86,8 @@ class Ingest:
         self._started = 0.0
         self._most_bytes = settings.bytes_per_trigger
         self._is_stopping = False
+        self._waits_since: float | None = None
+        """Since when no room is left for what was read; None while there is."""
         self._row_files: Scratch | None = None
         self._logged: set[TableId] = set()
         """The relations of which the stack of a message that cannot be decoded was logged."""
@@ -126,6 +128,12 @@ class Ingest:
             self._row_files.remove()
             self._row_files = None
 
+    @property
+    def waits_s(self) -> float:
+        """For how many seconds the reader has been waiting for a tick to take what it has read; 0 while it reads."""
+        since = self._waits_since
+        return 0.0 if since is None else time.monotonic() - since
+
     def tend(self) -> None:
         """Restart a query that ended. Raises the error of a message that breaks the contract: a retry does not help."""
         if self._failure is not None:
@@ -152,7 +160,9 @@ class Ingest:
         most = WAITING_PIECES * self._most_bytes
         with self._lock:
             while not self._is_stopping and not self._inbox.has_room(most):
-                self._lock.wait(LOOK_EVERY_S)
+                self._waits_since = self._waits_since or time.monotonic()
+                self._lock.wait(ROOM_LOOK_EVERY_S)
+            self._waits_since = None
             if self._is_stopping:
                 raise Infrastructure("the Kafka reader is being stopped")
 

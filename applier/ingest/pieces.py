@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from applier.ingest.stream import ClientOptions, reaching_kafka
 
-SCHEMA = pa.schema(
+MESSAGE_SCHEMA = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.binary())],
 )
 """The columns of a piece."""
@@ -52,7 +52,7 @@ def read_pieces(batch: DataFrame, most: int, options: ClientOptions) -> Iterator
         "topic", "partition", "offset", f"CASE WHEN {fits} THEN value END AS value", "octet_length(value) AS bytes"
     ).toArrow()
     if messages["value"].null_count == messages["bytes"].null_count:
-        yield messages.select(SCHEMA.names)
+        yield messages.select(MESSAGE_SCHEMA.names)
         return
     present, left_out = split_left_out(messages)
     del messages
@@ -67,7 +67,7 @@ def split_left_out(messages: pa.Table) -> tuple[pa.Table, list[LeftOut]]:
     A message without bytes is a tombstone, which always fits; but none may come before those that precede it.
     """
     did_not_fit = messages.filter(pc.and_(pc.is_null(messages["value"]), pc.is_valid(messages["bytes"])))
-    present, left_out = messages.select(SCHEMA.names), []
+    present, left_out = messages.select(MESSAGE_SCHEMA.names), []
     firsts = did_not_fit.group_by(["topic", "partition"]).aggregate([("offset", "min")])
     for topic, partition, first in zip(
         *(firsts[name].to_pylist() for name in ("topic", "partition", "offset_min")), strict=True
@@ -131,4 +131,4 @@ def _messages(consumer: Consumer, wanted: LeftOut) -> Iterator[Message]:
 def _to_table(source: LeftOut, offsets: list[int], values: list[bytes | None]) -> pa.Table:
     rows = len(offsets)
     columns = [[source.topic] * rows, [source.partition] * rows, offsets, values]
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, MESSAGE_SCHEMA, strict=True)], schema=MESSAGE_SCHEMA)

@@ -16,7 +16,7 @@ from shared_schema.progress import Capture
 from shared_schema.table_schema import TableSchema
 from shared_schema.topics import schemas_topic
 
-WAIT_S = 10.0
+SCHEMA_WAIT_S = 10.0
 """A schema is committed before or with the first message that needs it, so it arrives soon."""
 
 
@@ -54,7 +54,7 @@ class SchemaReader:
     def _version(self, fingerprint: bytes) -> avro.ChangeCodec:
         problem = f"schema {fingerprint.hex()} is not on {self._topic}"
         # Many messages may name the same missing schema: only the first one waits for it.
-        wait_s = 0.0 if fingerprint in self._missing else WAIT_S
+        wait_s = 0.0 if fingerprint in self._missing else SCHEMA_WAIT_S
         try:
             self._read_until(lambda: fingerprint in self._codecs, problem, wait_s)
         except ContractError:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from applier.functions.emit import spark_sql
 from applier.operators.support.accumulators import (
-    COUNT,
+    COUNT_COLUMN,
     call_result,
     grouped_columns,
     is_additive,
@@ -123,7 +123,7 @@ def signed_group_rows(node: Aggregate, delta: ZSet) -> str:
     columns = ", ".join([*key_names(node), *value_names(node)])
     return _sum_by_group(
         node,
-        f"SELECT {columns}, -{COUNT} AS {OLD}_{COUNT}, {COUNT} AS {NEW}_{COUNT}"
+        f"SELECT {columns}, -{COUNT_COLUMN} AS {OLD}_{COUNT_COLUMN}, {COUNT_COLUMN} AS {NEW}_{COUNT_COLUMN}"
         f" FROM ({row_accumulators(node, delta).sql})",
         (OLD, NEW),
     )
@@ -165,7 +165,7 @@ def _evaluate_results(node: Aggregate, summed: str, sides: tuple[str, ...], also
 
 
 def _exists_sql(node: Aggregate, side: str) -> str:
-    return f"{side}_{COUNT} > 0" if node.keys else "true"
+    return f"{side}_{COUNT_COLUMN} > 0" if node.keys else "true"
 
 
 def _diff_groups(node: Aggregate, before: ZSet, delta: ZSet) -> ZSet:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from applier.plan.expr import BOOL, BoolOp, Call, Coalesce, Const, Expr, IsNull, Logic, shift
-from applier.plan.expression_text import Named, Value, Writer, quote_name
+from applier.plan.expression_text import Named, ShownValue, Writer, quote_name
 from applier.plan.keys import is_order_decided, row_key
 from applier.plan.naming import NamedNode, name_columns
 from applier.plan.nodes import (
@@ -180,7 +180,7 @@ def _describe_node(shown: NamedNode) -> str:
             assert_never(node)
 
 
-def _write_column(shown: NamedNode, place: int, value: Value, write: Writer) -> str:
+def _write_column(shown: NamedNode, place: int, value: ShownValue, write: Writer) -> str:
     """Write what a node computes and the name of the resulting column."""
     text = write(value)
     plain = text.rpartition(".")[2]

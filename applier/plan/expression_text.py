@@ -45,12 +45,12 @@ class Named:
 class Computed:
     """A column without a name: an expression over the columns below."""
 
-    value: Value
-    over: tuple[Column, ...]
+    value: ShownValue
+    over: tuple[ShownColumn, ...]
 
 
-Value = Expr | AggregateCall | WindowCall | TableFunction
-Column = Named | Computed
+ShownValue = Expr | AggregateCall | WindowCall | TableFunction
+ShownColumn = Named | Computed
 
 _OR, _AND, _NOT, _IS, _COMPARISON, _OTHER, _SUM, _PRODUCT, _POWER, _SIGN, _CAST, _ATOM = range(12)
 """The precedence of operators in PostgreSQL, lowest first."""
@@ -94,7 +94,7 @@ class Writer:
     A name that two columns share is written with its FROM item. With `qualified` every name is.
     """
 
-    def __init__(self, columns: Iterable[Column], *, qualified: bool = False) -> None:
+    def __init__(self, columns: Iterable[ShownColumn], *, qualified: bool = False) -> None:
         self._columns = tuple(columns)
         found = dict.fromkeys(leaf for column in self._columns for leaf in leaves(column))
         self._texts = _name_leaves(found, qualified=qualified)
@@ -103,7 +103,7 @@ class Writer:
         """Write one of the columns."""
         return self._write_column(self._columns[ordinal])[0]
 
-    def __call__(self, value: Value) -> str:
+    def __call__(self, value: ShownValue) -> str:
         """Write an expression or call over the columns."""
         return self._write_value(value, self._columns)[0]
 
@@ -115,12 +115,12 @@ class Writer:
         """Write the keys of ORDER BY."""
         return self._write_order(keys, self._columns)
 
-    def _write_column(self, column: Column) -> tuple[str, int]:
+    def _write_column(self, column: ShownColumn) -> tuple[str, int]:
         if isinstance(column, Named):
             return self._texts[column], _ATOM
         return self._write_value(column.value, column.over)
 
-    def _write_value(self, value: Value, over: Sequence[Column]) -> tuple[str, int]:
+    def _write_value(self, value: ShownValue, over: Sequence[ShownColumn]) -> tuple[str, int]:
         match value:
             case AggregateCall():
                 return self._write_aggregate(value, over), _ATOM
@@ -131,7 +131,7 @@ class Writer:
             case _:
                 return self._write_expr(value, over)
 
-    def _write_expr(self, expr: Expr, over: Sequence[Column]) -> tuple[str, int]:
+    def _write_expr(self, expr: Expr, over: Sequence[ShownColumn]) -> tuple[str, int]:
         def write_bound(part: Expr) -> tuple[str, int]:
             return self._write_expr(part, over)
 
@@ -177,18 +177,18 @@ class Writer:
             case _:
                 assert_never(expr)
 
-    def _write_order(self, keys: Iterable[SortKey], over: Sequence[Column]) -> str:
+    def _write_order(self, keys: Iterable[SortKey], over: Sequence[ShownColumn]) -> str:
         return ", ".join(self._write_sort_key(key, over) for key in keys)
 
-    def _write_sort_key(self, key: SortKey, over: Sequence[Column]) -> str:
+    def _write_sort_key(self, key: SortKey, over: Sequence[ShownColumn]) -> str:
         direction = " DESC" if key.descending else ""
         nulls = "" if key.nulls_first == key.descending else f" NULLS {'FIRST' if key.nulls_first else 'LAST'}"
         return f"{self._write_expr(key.expr, over)[0]}{direction}{nulls}"
 
-    def _write_list(self, exprs: Iterable[Expr], over: Sequence[Column]) -> str:
+    def _write_list(self, exprs: Iterable[Expr], over: Sequence[ShownColumn]) -> str:
         return ", ".join(self._write_expr(expr, over)[0] for expr in exprs)
 
-    def _write_aggregate(self, call: AggregateCall, over: Sequence[Column]) -> str:
+    def _write_aggregate(self, call: AggregateCall, over: Sequence[ShownColumn]) -> str:
         function = _DISPLAY_NAMES.get(name := call.signature.partition("(")[0], name)
         order = f"ORDER BY {self._write_order(call.order, over)}" if call.order else ""
         # The scale, passed next to the value, is not an argument that the user wrote.
@@ -199,7 +199,7 @@ class Writer:
             text = f"{function}({'DISTINCT ' if call.distinct else ''}{args}{f' {order}' if order else ''})"
         return text if call.filter is None else f"{text} FILTER (WHERE {self._write_expr(call.filter, over)[0]})"
 
-    def _write_window(self, call: WindowCall, over: Sequence[Column]) -> str:
+    def _write_window(self, call: WindowCall, over: Sequence[ShownColumn]) -> str:
         name = f"{call.name}({self._write_list(call.args, over)})"
         text = name if call.aggregate is None else self._write_aggregate(call.aggregate, over)
         parts = [
@@ -211,7 +211,7 @@ class Writer:
         ]
         return f"{text} OVER ({' '.join(filter(None, parts))})"
 
-    def _write_table_function(self, call: TableFunction, over: Sequence[Column]) -> str:
+    def _write_table_function(self, call: TableFunction, over: Sequence[ShownColumn]) -> str:
         args = self._write_list(call.args, over)
         match call.function:
             case SetReturningFunction.MOMENTS:
@@ -230,7 +230,7 @@ class Writer:
             case _:
                 assert_never(call.function)
 
-    def _write_elements(self, array: Expr, over: Sequence[Column]) -> str:
+    def _write_elements(self, array: Expr, over: Sequence[ShownColumn]) -> str:
         row_function = _ROW_FUNCTIONS.get(array.signature.partition("(")[0]) if isinstance(array, Call) else None
         if row_function is None or not isinstance(array, Call):
             return f"unnest({self._write_expr(array, over)[0]})"
@@ -259,7 +259,7 @@ def _is_nullif(test: Call, default: Expr) -> bool:
     return _is_equality(test) and test.args[0] == default
 
 
-def leaves(column: Column) -> Iterator[Named]:
+def leaves(column: ShownColumn) -> Iterator[Named]:
     """Yield the named columns that a column is, or is computed from."""
     if isinstance(column, Named):
         yield column
@@ -270,7 +270,7 @@ def leaves(column: Column) -> Iterator[Named]:
             yield from leaves(column.over[ordinal])
 
 
-def _expressions_in(value: Value) -> Iterator[Expr]:
+def _expressions_in(value: ShownValue) -> Iterator[Expr]:
     match value:
         case AggregateCall():
             yield from (*value.args, *value.direct, *(key.expr for key in value.order))

@@ -35,7 +35,7 @@ from shared_schema.table_schema import TableId
 
 Origin = frozenset[tuple[TableId, str]]
 
-NOTHING: Origin = frozenset()
+NO_ORIGIN: Origin = frozenset()
 
 
 def column_of(node: Node, ordinal: int) -> tuple[Scan, int] | None:
@@ -57,7 +57,7 @@ def lineage(node: Node) -> tuple[Origin, ...]:
         case Scan():
             return tuple(frozenset({(node.table, column)}) for column in node.columns)
         case Values() | WorkTable():
-            return tuple(NOTHING for _ in fields(node))
+            return tuple(NO_ORIGIN for _ in fields(node))
         case Recursion():
             return _unite([lineage(node.base), lineage(node.step)])
         case Filter() | TopK() | Repeat():
@@ -68,7 +68,7 @@ def lineage(node: Node) -> tuple[Origin, ...]:
         case Unnest():
             below = lineage(node.input)
             members = tuple(_origins_of(each.args, below) for each in node.sets)
-            return below + members + ((NOTHING,) if node.ordinality else ())
+            return below + members + ((NO_ORIGIN,) if node.ordinality else ())
         case Join() | OuterJoin():
             return lineage(node.left) + lineage(node.right)
         case SemiJoin():
@@ -87,11 +87,11 @@ def lineage(node: Node) -> tuple[Origin, ...]:
 
 
 def _unite(branches: list[tuple[Origin, ...]]) -> tuple[Origin, ...]:
-    return tuple(NOTHING.union(*column) for column in zip(*branches, strict=True))
+    return tuple(NO_ORIGIN.union(*column) for column in zip(*branches, strict=True))
 
 
 def _origins_of(exprs: Iterable[Expr], below: tuple[Origin, ...]) -> Origin:
-    return NOTHING.union(*(below[ordinal] for expr in exprs for ordinal in columns_read(expr)))
+    return NO_ORIGIN.union(*(below[ordinal] for expr in exprs for ordinal in columns_read(expr)))
 
 
 def _call_exprs(call: AggregateCall) -> Iterator[Expr]:

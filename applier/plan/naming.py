@@ -14,7 +14,7 @@ from itertools import count
 from typing import assert_never
 
 from applier.plan.expr import AggregateCall, BoolOp, Call, Case, Coalesce, Col, Const, Expr, IsNull, Widen
-from applier.plan.expression_text import Column, Computed, Named, Value, Writer, leaves
+from applier.plan.expression_text import Computed, Named, ShownColumn, ShownValue, Writer, leaves
 from applier.plan.nodes import (
     Aggregate,
     Filter,
@@ -52,7 +52,7 @@ class NamedNode:
 
     node: Node
     inputs: tuple[NamedNode, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[ShownColumn, ...]
     aliases: Aliases = ()
     alias: str = ""
     """The alias of the whole node in FROM."""
@@ -119,7 +119,7 @@ class _Namer:
         self._members[member] += 1
         return f"{member}_{seen}" if seen else member
 
-    def _name_column(self, column: Column, alias: str | None, *, computed: bool, listed: bool) -> Column:
+    def _name_column(self, column: ShownColumn, alias: str | None, *, computed: bool, listed: bool) -> ShownColumn:
         """Name a column by its alias if it is computed or listed, else by its expression or by a generated name."""
         if isinstance(column, Named) or not computed:
             other = listed and not (isinstance(column, Named) and column.name == alias)
@@ -142,7 +142,7 @@ class _Namer:
 
     def _derive_columns(
         self, node: Node, below: tuple[NamedNode, ...], labels: dict[str, str], aliases: Aliases
-    ) -> tuple[Column, ...]:
+    ) -> tuple[ShownColumn, ...]:
         """Return the columns of a node before the names of the query are applied."""
         read = tuple(column for shown in below for column in shown.columns)
         match node:
@@ -172,9 +172,11 @@ class _Namer:
             case _:
                 assert_never(node)
 
-    def _name_branch_columns(self, kind: str, first: tuple[Column, ...], aliases: Aliases) -> tuple[Column, ...]:
+    def _name_branch_columns(
+        self, kind: str, first: tuple[ShownColumn, ...], aliases: Aliases
+    ) -> tuple[ShownColumn, ...]:
         """Name the columns of a union or recursion; without an alias a column has its name in the first branch."""
-        label, used, found = self._make_label(kind), Counter[str](), list[Column]()
+        label, used, found = self._make_label(kind), Counter[str](), list[ShownColumn]()
         for column, alias in zip(first, aliases, strict=True):
             own = column.name if isinstance(column, Named) else _generic_name(column.value)
             seen = used[alias or own]
@@ -184,7 +186,7 @@ class _Namer:
         return tuple(found)
 
 
-def _make_column(expr: Expr, read: tuple[Column, ...]) -> Column:
+def _make_column(expr: Expr, read: tuple[ShownColumn, ...]) -> ShownColumn:
     plain = _strip_widen(expr)
     return read[plain.ordinal] if isinstance(plain, Col) else Computed(plain, read)
 
@@ -230,7 +232,7 @@ def _aliases_of_inputs(node: Node, exprs: Sequence[Expr], outer_aliases: Aliases
     return tuple(found.get(i) for i in range(len(fields(node))))
 
 
-def _generic_name(value: Value) -> str:
+def _generic_name(value: ShownValue) -> str:
     """Return the first part of the generated name of a computed column."""
     match value:
         case Call():

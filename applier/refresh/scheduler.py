@@ -14,7 +14,7 @@ from applier.refresh.promises import Promises
 from applier.refresh.timing.schedule import Continuous, Every, Timed, parse_schedule, resolve_calculated
 from shared_schema.errors import TrickleError
 
-RETRY_S = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
+REFRESH_RETRY_S = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 """Pause before the n-th retry of a stream table that failed; the last value applies to all later ones."""
 
 REST_PER_RUN = 4.0
@@ -125,7 +125,7 @@ class Scheduler:
         if errors >= self.max_consecutive_errors() and not for_ever:
             self._failures.pop(pgt_id, None)
             return None
-        pause = RETRY_S[min(errors, len(RETRY_S)) - 1]
+        pause = REFRESH_RETRY_S[min(errors, len(REFRESH_RETRY_S)) - 1]
         self._failures[pgt_id] = _Failures(errors, _Pause(now, now + timedelta(seconds=pause)))
         return errors
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from applier.errors import Infrastructure
 from applier.ingest.beat_reader import BeatReader
 from applier.ingest.source_clock import SourceClock
 from applier.runtime.condition import ApplierCondition
-from applier.runtime.stream_table_watch import AlertThresholds, StreamTableWatch, buffer_alert
+from applier.runtime.stream_table_watch import AlertThresholds, StreamTableWatch, backpressure_alert, buffer_alert
 from shared_schema.alerts import Alert, AlertEvent
 from shared_schema.beats import BEAT_EVERY_S, Beat, SilenceWatch
 from shared_schema.lsn import Lsn
@@ -48,6 +48,8 @@ class Beats:
     thresholds: Callable[[], AlertThresholds] = field(default=AlertThresholds)
     buffered_rows: Callable[[], int] = field(default=lambda: 0)
     """Returns how many change rows the traces hold in memory."""
+    reader_waits_s: Callable[[], float] = field(default=lambda: 0.0)
+    """Returns for how long the reader of the topics has been waiting for a tick."""
     monotonic: Callable[[], float] = field(default=time.monotonic)
     """Returns how long this process runs, as far as alerts go."""
     _watch: StreamTableWatch | None = None
@@ -108,8 +110,9 @@ class Beats:
         except BaseException:
             note_suspended(*suspended)
             raise
-        staleness = {str(read.table): read.staleness_s for read in watched if read.staleness_s is not None}
-        metrics.STALENESS.set(staleness, time.monotonic())
+        staleness = {str(read.table): read.staleness_s for read in watched}
+        allowed = {str(read.table): read.allowed_staleness_s for read in watched}
+        metrics.STALENESS.set(_known(staleness), _known(allowed), time.monotonic())
         metrics.BUFFERED_ROWS.set(rows := self.buffered_rows())
         for alert in [*watch.look(watched, suspended, self.monotonic()), *self._find_growth(rows)]:
             self.store.alert(alert)
@@ -131,6 +134,7 @@ class Beats:
         lag = self.store.slot_lag_bytes() if self.condition.consumer_problem else None
         found = [
             buffer_alert(rows, thresholds),
+            backpressure_alert(self.reader_waits_s()),
             slot_lag_alert(self.store.slot, lag, thresholds.slot_lag) if lag is not None else None,
         ]
         return [alert for alert in found if alert is not None]
@@ -154,3 +158,7 @@ class Beats:
         log.warning("the stream is silent" if problem else "the stream is back", extra={"problem": problem})
         event = AlertEvent.STREAM_SILENT if problem else AlertEvent.STREAM_BACK
         self.store.alert(Alert(event, {"detail": problem}))
+
+
+def _known(seconds: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in seconds.items() if value is not None}

@@ -18,7 +18,7 @@ from shared_schema.stored_settings import LoadedSettings, Stored, merge_settings
 
 log = logging.getLogger(__name__)
 
-PROGRAM = "pg-trickle-applier"
+APPLIER_PROGRAM = "pg-trickle-applier"
 
 
 def read_stored(connection: Connection) -> Stored:
@@ -67,15 +67,15 @@ class LiveSettings:
         """Write the settings in use to the catalog, for `pgtrickle.settings()`."""
         connection = database.connection
         with connection.transaction(), connection.cursor() as cursor:
-            cursor.execute("DELETE FROM pgtrickle.pgt_settings_in_use WHERE program = %s", (PROGRAM,))
+            cursor.execute("DELETE FROM pgtrickle.pgt_settings_in_use WHERE program = %s", (APPLIER_PROGRAM,))
             cursor.executemany(
                 "INSERT INTO pgtrickle.pgt_settings_in_use (program, name, value, source) VALUES (%s, %s, %s, %s)",
-                [(PROGRAM, *used) for used in self._loaded.in_use()],
+                [(APPLIER_PROGRAM, *used) for used in self._loaded.in_use()],
             )
 
 
 def _live_names() -> frozenset[str]:
-    return frozenset(s.name for s in stored_settings.describe_settings(ApplierSettings, PROGRAM) if s.live)
+    return frozenset(s.name for s in stored_settings.describe_settings(ApplierSettings, APPLIER_PROGRAM) if s.live)
 
 
 def _merge_live(

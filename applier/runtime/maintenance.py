@@ -21,7 +21,7 @@ from shared_schema.alerts import AlertEvent
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.25
+MAINTENANCE_LOOK_EVERY_S = 0.25
 
 CHECKPOINT_RETRY_S = 5.0
 
@@ -59,7 +59,7 @@ class Maintenance:
         next_flush = time.monotonic() + self.settings().delta_interval_s
         tidied = time.monotonic()
         try:
-            while not stopping.wait(LOOK_EVERY_S):
+            while not stopping.wait(MAINTENANCE_LOOK_EVERY_S):
                 if (began := time.monotonic()) >= next_flush:
                     self.flush_delta()
                     took = time.monotonic() - began

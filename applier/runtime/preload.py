@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 THREADS = 2
 """Most of the time for a small relation is Spark's planning, on one core."""
 
-LOOK_EVERY_S = 0.2
+PRELOAD_LOOK_EVERY_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Preload:
     def run(self, stopping: threading.Event) -> None:
         """Wait for the first tick, then load; return early when `stopping` is set."""
         while not self.has_ticked():
-            if stopping.wait(LOOK_EVERY_S):
+            if stopping.wait(PRELOAD_LOOK_EVERY_S):
                 return
         began = time.monotonic()
         wanted = [trace for table in set(self.sources()) if (trace := self.traces.get(table)) is not None]

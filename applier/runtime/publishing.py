@@ -21,11 +21,11 @@ from applier.sinks.downstream import Downstream
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.25
+PUBLISHING_LOOK_EVERY_S = 0.25
 
 FINISH_WITHIN_S = 5.0
 
-RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
+PUBLISHING_RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Pauses before publishing is tried again while the broker is not available; the last applies to all later ones."""
 
 
@@ -53,14 +53,14 @@ class Publishing:
             return
         try:
             while not stopping.is_set():
-                topics.wait_for_release(LOOK_EVERY_S)
+                topics.wait_for_release(PUBLISHING_LOOK_EVERY_S)
                 try:
                     # Though there may be nothing to publish: ticks need the frontiers of the topics.
                     topics.open()
                     self.publish(stopping)
                     failures = 0
                 except (Infrastructure, psycopg.OperationalError) as error:
-                    pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
+                    pause = PUBLISHING_RETRY_S[min(failures, len(PUBLISHING_RETRY_S) - 1)]
                     failures += 1
                     metrics.PUBLISHING_FAILURES.inc()
                     problem = str(error).splitlines()[0]

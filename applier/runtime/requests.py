@@ -26,7 +26,7 @@ from applier.plan.depth import Thresholds
 from applier.refresh.planning import explain_query
 from applier.sql.analyze.analyze import RequestedQuery
 from applier.unexpected import to_trickle_error
-from shared_schema.signed_messages import PREFIX, READ_KEY, read_signed
+from shared_schema.signed_messages import MESSAGE_PREFIX, READ_KEY, read_signed
 from shared_schema.topics import control_topic
 
 log = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ PART = "ask_part"
 
 MAX_OPEN = 4
 """So many questions may arrive in parts at the same time; of more, the oldest is forgotten. It is repeated anyway."""
-WAIT_S = 0.5
-PAUSE_S = 2.0
+REQUEST_WAIT_S = 0.5
+REQUEST_PAUSE_S = 2.0
 """After a failure, before the next request is read."""
 
 KEEP = "1 hour"
@@ -87,7 +87,7 @@ def parse_request(value: bytes | None, key: bytes, parts: QuestionParts) -> Requ
     signed with the key."""
     try:
         record = json.loads(value or b"")
-        if record.get("kind") != "message" or record.get("prefix") != PREFIX or record.get("transactional"):
+        if record.get("kind") != "message" or record.get("prefix") != MESSAGE_PREFIX or record.get("transactional"):
             return None
         message = read_signed(str(record.get("content", "")).encode(), key, None)
         if message is None or message.kind not in (KIND, PART):
@@ -137,7 +137,7 @@ class Requests:
             try:
                 consumer.assign([TopicPartition(self._topic, 0, OFFSET_END)])
                 while not stopping.is_set():
-                    message = consumer.poll(WAIT_S)
+                    message = consumer.poll(REQUEST_WAIT_S)
                     if message is None or message.error() is not None:
                         continue
                     if request := parse_request(message.value(), self._key(), self._parts):
@@ -146,7 +146,7 @@ class Requests:
                 # Whatever it is, it concerns this request alone; the function that waits asks again or gives up.
                 problem = to_trickle_error("a request", error).problem
                 log.warning("a request could not be answered", extra={"error": problem})
-                stopping.wait(PAUSE_S)
+                stopping.wait(REQUEST_PAUSE_S)
             finally:
                 consumer.close()
 

@@ -20,7 +20,6 @@ from applier.refresh.computing.full_in_postgres import FullInPostgres
 from applier.runtime.condition import ApplierCondition
 from applier.runtime.live_settings import LiveSettings
 from applier.runtime.lock import ApplierLock
-from applier.runtime.self_check import SelfCheck
 from applier.runtime.tick import run_tick
 from applier.runtime.wiring import ApplierParts, Wiring
 from applier.spark.session import count_jobs
@@ -35,7 +34,7 @@ IDLE_LOOK_S = 1.0
 SHORTEST_WAIT_S = 0.05
 """What is due by its schedule and was not refreshed waits for something else."""
 
-RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
+TICK_RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Pauses before a tick is repeated while a service is not available; the last value applies to all later ones."""
 
 
@@ -75,7 +74,7 @@ class Applier:
                 cleanup=self._cleanup,
                 runner=self._runner,
             )
-            catalog = Catalog(wiring.database(self._lock.acquire))
+            catalog = wiring.catalog(self._lock.acquire)
             catalog.stream_tables.all()
             parts = wiring.parts(catalog)
             maintenance = wiring.maintenance(
@@ -98,7 +97,7 @@ class Applier:
             if not self.settings.sources_elsewhere:
                 # Otherwise the requests are for the other database, and the rows to compare with are there.
                 background["requests"] = wiring.requests().run
-                background["self-check"] = SelfCheck(wiring.database(), self._self_check_interval_s).run
+                background["self-check"] = wiring.self_check(self._self_check_interval_s).run
             threads = [
                 threading.Thread(target=run, args=(self.stopping,), name=name) for name, run in background.items()
             ]
@@ -152,7 +151,7 @@ class Applier:
                 status.note_ready()
                 self._lock.confirm()
             except (Infrastructure, psycopg.OperationalError) as error:
-                pause = RETRY_S[min(failures, len(RETRY_S) - 1)]
+                pause = TICK_RETRY_S[min(failures, len(TICK_RETRY_S) - 1)]
                 failures += 1
                 metrics.TICK_RETRIES.inc()
                 problem = str(error).splitlines()[0]
@@ -171,7 +170,7 @@ class Applier:
         parts.intake.wait(
             self._frontier,
             lambda: long_refreshes.has_finished or long_writes.has_finished or self.stopping.is_set(),
-            RETRY_S[0] if hurry or self._is_pressing(parts) else min(IDLE_LOOK_S, max(scheduled, SHORTEST_WAIT_S)),
+            TICK_RETRY_S[0] if hurry or self._is_pressing(parts) else min(IDLE_LOOK_S, max(scheduled, SHORTEST_WAIT_S)),
         )
         return not self.stopping.is_set()
 

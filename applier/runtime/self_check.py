@@ -14,8 +14,8 @@ from collections.abc import Callable
 import psycopg
 
 from applier import metrics
-from applier.catalog.catalog import Catalog
 from applier.catalog.database import Database
+from applier.catalog.service import ServiceState
 from applier.errors import CheckFailed
 from applier.refresh import check
 from applier.unexpected import to_trickle_error
@@ -25,7 +25,7 @@ from shared_schema.table_schema import TableId
 log = logging.getLogger(__name__)
 
 ROWS = 1_000
-ATTEMPTS = 3
+COMPARE_ATTEMPTS = 3
 BETWEEN_ATTEMPTS_S = 2.0
 OFF_RECHECK_S = 5.0
 STATEMENT_LIMIT_S = 30
@@ -35,8 +35,12 @@ WRITERS_WAIT_S = 5
 class SelfCheck:
     """Checks one stream table per interval; an interval of 0 switches it off."""
 
-    def __init__(self, database: Database, interval_s: Callable[[], float]) -> None:
+    def __init__(
+        self, database: Database, interval_s: Callable[[], float], service: ServiceState | None = None
+    ) -> None:
+        """`service` sends the alerts."""
         self._database = database
+        self._service = service or ServiceState(database)
         self._interval_s = interval_s
         self._different: set[TableId] = set()
 
@@ -61,7 +65,7 @@ class SelfCheck:
         metrics.SELF_CHECK_DIFFERENT.labels(str(table)).set(outcome == "different")
         if outcome == "different" and table not in self._different:
             log.error("a stream table differs from its query", extra={"table": str(table)})
-            Catalog(self._database).service.alert(AlertEvent.DIFFERENT, stream_table=str(table))
+            self._service.alert(AlertEvent.DIFFERENT, stream_table=str(table))
         (self._different.add if outcome == "different" else self._different.discard)(table)
         return outcome
 
@@ -69,7 +73,7 @@ class SelfCheck:
         connection = self._database.connection
         connection.execute(f"SET statement_timeout = '{STATEMENT_LIMIT_S}s'".encode())
         try:
-            for _ in range(ATTEMPTS):
+            for _ in range(COMPARE_ATTEMPTS):
                 found = check.check_once(connection, table, sample=ROWS)
                 if found.equal:
                     return "equal"

@@ -20,6 +20,9 @@ OUT_OF_SERVICE = frozenset({Status.SUSPENDED.value, Status.PAUSED.value})
 FUSE_REMINDER_S = 300.0
 """When a blown fuse is mentioned again for the first time; then whenever the cooldown of alerts is over."""
 
+BACKPRESSURE_AFTER_S = 30.0
+"""For how long the reader of the topics waits for a tick before it is reported: under load it often waits a little."""
+
 
 @dataclass(frozen=True, slots=True)
 class AlertThresholds:
@@ -141,3 +144,11 @@ def buffer_alert(rows: int, thresholds: AlertThresholds) -> Alert | None:
         return None
     detail = f"{rows} change rows are held for stream tables that are not refreshed, or since no checkpoint succeeded"
     return Alert(AlertEvent.BUFFER_GROWTH_WARNING, {"rows": rows, "detail": detail})
+
+
+def backpressure_alert(waits_s: float) -> Alert | None:
+    """Return the alert about a reader that waits for room; None while the ticks keep up."""
+    if waits_s < BACKPRESSURE_AFTER_S:
+        return None
+    detail = f"no tick has taken changes for {waits_s:.0f} s and no room is left: later ones wait in the broker"
+    return Alert(AlertEvent.CHANGE_BUFFER_BACKPRESSURE, {"waits_s": round(waits_s), "detail": detail})

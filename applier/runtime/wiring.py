@@ -17,7 +17,7 @@ from applier.catalog.beats import BeatStore
 from applier.catalog.catalog import Catalog
 from applier.catalog.checkpoints import Manifest
 from applier.catalog.database import Connection, Database
-from applier.catalog.service import set_alert_cooldown
+from applier.catalog.service import ServiceState, open_alert_sender
 from applier.errors import Infrastructure
 from applier.ingest import stream
 from applier.ingest.beat_reader import BeatReader
@@ -60,6 +60,7 @@ from applier.runtime.maintenance import Maintenance, MaintenanceSettings
 from applier.runtime.preload import Preload
 from applier.runtime.publishing import Publishing
 from applier.runtime.requests import Requests, limit_waits
+from applier.runtime.self_check import SelfCheck
 from applier.runtime.stream_table_watch import AlertThresholds
 from applier.settings import ApplierSettings
 from applier.sinks.commit_to_visible import CommitToVisible
@@ -126,7 +127,7 @@ class Wiring:
         self._cleanup = cleanup
         self._runner = runner
         start = self._start
-        set_alert_cooldown(lambda: start.schedule_alert_cooldown_seconds)
+        self._alerts = open_alert_sender(lambda: self._settings().schedule_alert_cooldown_seconds)
         limits = PlanLimits(start.max_plan_nodes, start.max_plan_text, start.max_planning_s)
         self._thresholds = Thresholds(start.deep_join_l0_scan_threshold, start.part3_max_scan_count, limits)
 
@@ -135,6 +136,10 @@ class Wiring:
         database = Database(self._url, prepare)
         self._cleanup.callback(database.close)
         return database
+
+    def catalog(self, prepare: Callable[[Connection], None] | None = None) -> Catalog:
+        """Return the catalog over a connection of its own."""
+        return Catalog(self.database(prepare), self._alerts)
 
     def parts(self, catalog: Catalog) -> ApplierParts:
         """Build Spark, traces, state and sinks from the last checkpoint; wait for the topics of the consumer."""
@@ -295,7 +300,7 @@ class Wiring:
         on_failure: Callable[[BaseException], None],
     ) -> Maintenance:
         """Build the background work."""
-        catalog = Catalog(self.database())
+        catalog = self.catalog()
         checkpointer = Checkpointer(
             applier=self._start.slot,
             store=parts.store,
@@ -326,7 +331,7 @@ class Wiring:
 
     def publishing(self, parts: ApplierParts, on_failure: Callable[[BaseException], None]) -> Publishing:
         """Build the background publisher."""
-        return Publishing(parts.downstream, Catalog(self.database()), self._visible, on_failure)
+        return Publishing(parts.downstream, self.catalog(), self._visible, on_failure)
 
     # -- settings that may change: each part asks for its own ---------------------------------------------------------
 
@@ -369,18 +374,24 @@ class Wiring:
         client = stream.client_options(self._start)
         return Requests(self._start.topic_prefix, client, self.database(limit_waits), self._thresholds)
 
+    def self_check(self, interval_s: Callable[[], float]) -> SelfCheck:
+        """Build what compares stream tables with their queries now and then."""
+        database = self.database()
+        return SelfCheck(database, interval_s, ServiceState(database, self._alerts))
+
     def beats(self, condition: ApplierCondition, parts: ApplierParts) -> Beats:
         """Build what beats, and listens to the consumer's beats."""
         settings = self._start
         client = stream.client_options(settings)
         return Beats(
-            BeatStore(self.database(_never_wait), settings.slot, lambda: parts.planner.costs.counters),
+            BeatStore(self.database(_never_wait), settings.slot, lambda: parts.planner.costs.counters, self._alerts),
             lambda: BeatReader(settings.topic_prefix, client, settings.slot),
             condition,
             self._visible.clock,
             parts.history.hear,
             thresholds=self._alert_thresholds,
             buffered_rows=lambda: sum(trace.overlay_volume for trace in parts.intake.traces),
+            reader_waits_s=lambda: parts.ingest.waits_s,
         )
 
     def _alert_thresholds(self) -> AlertThresholds:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import Delta, MemoryDelta, OutboxDelta, StagedDelta
-from applier.sinks.outbox_delta import PART_ROWS
+from applier.sinks.outbox_delta import OUTBOX_ROWS
 from applier.zset import WEIGHT, column_name
 from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 
@@ -67,14 +67,14 @@ def _ordered_parts(cursor: Cursor, table: StreamTable, delta: Delta) -> Iterator
     match delta:
         case StagedDelta():
             # Its parts may have been made in this same transaction.
-            return delta.batches(PART_ROWS, cursor.connection)
+            return delta.batches(OUTBOX_ROWS, cursor.connection)
         case OutboxDelta():
-            return delta.batches(PART_ROWS)
-        case MemoryDelta() if delta.count > PART_ROWS and table.key:
+            return delta.batches(OUTBOX_ROWS)
+        case MemoryDelta() if delta.count > OUTBOX_ROWS and table.key:
             key = [(column_name(i), "ascending") for i in table.key]
-            return MemoryDelta(delta.lsn_range, delta.rows.sort_by([*key, (WEIGHT, "ascending")])).batches(PART_ROWS)
+            return MemoryDelta(delta.lsn_range, delta.rows.sort_by([*key, (WEIGHT, "ascending")])).batches(OUTBOX_ROWS)
         case MemoryDelta():
-            return delta.batches(PART_ROWS)
+            return delta.batches(OUTBOX_ROWS)
         case _:
             assert_never(delta)
 

@@ -15,7 +15,7 @@ from applier.sinks.lease import Lease
 from applier.zset import WEIGHT
 from shared_schema.lsn import LsnRange
 
-PART_ROWS = 65_536
+OUTBOX_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class OutboxDelta:
     @cached_property
     def _counts(self) -> tuple[int, bool]:
         rows, has_deletions = 0, False
-        for batch in self.batches(PART_ROWS):
+        for batch in self.batches(OUTBOX_ROWS):
             rows += batch.num_rows
             has_deletions = has_deletions or bool(pc.any(pc.less(batch[WEIGHT], 0)).as_py())
         return rows, has_deletions
@@ -57,7 +57,7 @@ class OutboxDelta:
     @property
     def rows(self) -> pa.Table:
         """All rows, on the driver."""
-        return pa.concat_tables(self.batches(PART_ROWS))
+        return pa.concat_tables(self.batches(OUTBOX_ROWS))
 
     def batches(self, size: int) -> Iterator[pa.Table]:
         """Yield the rows in batches, in the order in which they were stored."""

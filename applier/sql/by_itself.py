@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterator
 
 from applier.functions.allow_list import ENTRIES
-from applier.sql.catalog_snapshot import FIRST_USER_OID, CatalogSnapshot, FunctionInfo, Volatility
+from applier.sql.catalog_snapshot import CatalogSnapshot, FunctionInfo, Volatility
 from applier.sql.pg_tree.layout import UNSUPPORTED_KINDS
 from applier.sql.refusal import Reason, Refused
 from applier.sql.sources import SYSTEM_SCHEMAS
 from applier.sql.typing.lookup import refuse_by_volatility
+from shared_schema.pg_types import FIRST_USER_OID
 
 CHANGES_BY_ITSELF = frozenset({Reason.VOLATILE, Reason.CURRENT_TIME, Reason.SESSION})
 """Refusals of queries whose result changes by itself: only an explicit mode FULL accepts them."""

@@ -10,11 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from shared_schema.pg_types import VARHDRSZ, PgType
+from shared_schema.pg_types import FIRST_USER_OID, VARHDRSZ, PgType
 from shared_schema.table_schema import ReplicaIdentity, TableId
-
-FIRST_USER_OID = 16384
-"""PostgreSQL's FirstNormalObjectId: initdb assigns only smaller ones."""
 
 
 class Volatility(Enum):

@@ -1,7 +1,7 @@
 """The text of a query -> its plan, result columns and sources: the passes in their order.
 
-analyze → read the tree → bind, which decorrelates and types. Only `analyze` does IO; every later pass is a function of
-the one before it and of the catalog snapshot.
+analyze → read the tree → bind, which types → decorrelate. Only `analyze` does IO; every later pass is a function of the
+one before it and of the catalog snapshot.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ from applier.zset import WEIGHT, Row, ZSet, column_names, identity, net, plus
 
 log = logging.getLogger(__name__)
 
-MAX_ROUNDS = 100
+MAX_REDERIVE_ROUNDS = 100
 """A deeper change is computed in whole: the rows that leave may contain a cycle, which has no end."""
 
 MAX_CHANGED_ROWS = 20_000
@@ -100,7 +100,7 @@ class DeleteRederive:
 
     def _delta_union_all(self, zset: ZSet | None) -> pa.Table:
         found = [changed := net(self._run(zset))]
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_REDERIVE_ROUNDS):
             if not changed.num_rows:
                 return net(pa.concat_tables(found))
             changed = net(self._apply_step(changed, Side.AFTER))
@@ -139,7 +139,7 @@ class DeleteRederive:
     def _close_over(self, rows: RowsByIdentity, side: Side, accept: Callable[[Row], bool]) -> RowsByIdentity:
         """Return the rows and everything that is derived from them, as far as `accept` allows."""
         found, last = dict(rows), rows
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_REDERIVE_ROUNDS):
             if not last:
                 return found
             derived = _present_rows(self._apply_step(self._held.table((row, 1) for row in last.values()), side))

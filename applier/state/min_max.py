@@ -19,7 +19,7 @@ from pyspark.sql.types import StructField, StructType
 
 from applier.operators.aggregate import NEW, OLD, group_rows, signed_group_rows
 from applier.operators.incrementalize import snapshot_where
-from applier.operators.support.accumulators import COUNT, key_names, min_max_calls
+from applier.operators.support.accumulators import COUNT_COLUMN, key_names, min_max_calls
 from applier.operators.support.delta_plan import GivenRows
 from applier.operators.support.inputs import AffectedMinMax, Inputs, Side
 from applier.operators.support.key_filter import KeyFilter
@@ -40,7 +40,7 @@ class MinMaxState:
         self._width = len(key_names(node))
         self._arrow_schema = rows.schema
         self._names = rows.column_names[self._width :]
-        self._count = self._names.index(f"{NEW}_{COUNT}")
+        self._count = self._names.index(f"{NEW}_{COUNT_COLUMN}")
         found = min_max_calls(node) or {}
         self._is_largest = {self._names.index(f"{NEW}_{number}"): is_largest for number, is_largest in found.items()}
         self._nothing = tuple(

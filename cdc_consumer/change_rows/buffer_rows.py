@@ -18,7 +18,7 @@ from cdc_consumer.change_rows.copy_lines import NO_XID, split_copy_line
 from cdc_consumer.change_rows.generate import EncodedRow, EncodedUpdate
 from cdc_consumer.change_rows.split import TableReader, Transaction
 from cdc_consumer.errors import MalformedMessage
-from cdc_consumer.pgoutput.decoder import decode
+from cdc_consumer.pgoutput.decoder import POSTGRES_EPOCH_US, decode
 from cdc_consumer.pgoutput.messages import Begin, Delete, Insert, Relation, Update
 from shared_schema.change_row import ChangeRow, Op, Stamp, Value, pack_columns
 from shared_schema.lsn import Lsn
@@ -40,7 +40,6 @@ BOOKKEEPING = (
 """Columns before the columns of the source table; the first two are the stamp and the primary key."""
 
 _EPOCH = datetime.datetime(1970, 1, 1)
-_POSTGRES_EPOCH_US = 946_684_800_000_000
 _ESCAPES = [(b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r")]
 
 
@@ -118,7 +117,7 @@ class RowForm:
             8,
             row.xid,
             8,
-            row.commit_ts_us - _POSTGRES_EPOCH_US,
+            row.commit_ts_us - POSTGRES_EPOCH_US,
         )
         parts = [self._count, stamp, _add_length(changed), _add_length(partial)]
         parts.append(struct.pack(">I?Ii", 1, row.snapshot, 4, self._version))

@@ -21,7 +21,7 @@ from shared_schema.lsn import Lsn
 from shared_schema.pg_types import PhysicalType
 from shared_schema.table_schema import TableSchema
 
-Fields = list[bytes | None]
+LineFields = list[bytes | None]
 
 NO_XID = 0
 """A snapshot belongs to no transaction."""
@@ -30,7 +30,7 @@ _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPED = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
-def split_copy_line(line: bytes, width: int) -> Fields:
+def split_copy_line(line: bytes, width: int) -> LineFields:
     """Split one line (with its line end) -> the text of each column, None for NULL."""
     if not width:
         return []
@@ -69,14 +69,14 @@ class CopyEncoder:
         except SLOW_PATH:
             return self._table_driven(fields, seq)
 
-    def _table_driven(self, fields: Fields, seq: int) -> EncodedRow:
+    def _table_driven(self, fields: LineFields, seq: int) -> EncodedRow:
         values = tuple(None if f is None else self._parser.value(i, f) for i, f in enumerate(fields))
         row = ChangeRow(Op.INSERT, Stamp(self._at, seq), NO_XID, self._now_us, values, snapshot=True)
         return self._codec.encode_key(values), self._header + self._codec.encode_body(row)
 
 
 @lru_cache(maxsize=4096)
-def _function(schema: TableSchema) -> Callable[[Fields, bytes, bytes, bytes], EncodedRow]:
+def _function(schema: TableSchema) -> Callable[[LineFields, bytes, bytes, bytes], EncodedRow]:
     """Generate and compile the function `(fields, head, number, tail)` -> key and value."""
     kinds, columns = [c.type for c in schema.columns], [c.name for c in schema.columns]
     lines: list[str] = []
@@ -95,5 +95,5 @@ def _function(schema: TableSchema) -> Callable[[Fields, bytes, bytes, bytes], En
     space = names(schema, frozenset())
     source = "\n".join(["def copied(a,head,seq,tail):", *indent(lines)])
     exec(compile(source, f"<generated for copies of relation {schema.relid}>", "exec"), space)  # noqa: S102
-    function: Callable[[Fields, bytes, bytes, bytes], EncodedRow] = space["copied"]
+    function: Callable[[LineFields, bytes, bytes, bytes], EncodedRow] = space["copied"]
     return function

@@ -30,7 +30,7 @@ from shared_schema.lsn import Lsn
 from shared_schema.table_schema import ReplicaIdentity
 
 POSTGRES_EPOCH_US = 946_684_800_000_000
-"""PostgreSQL counts microseconds from 2000-01-01."""
+"""PostgreSQL counts microseconds from 2000-01-01, Unix time from 1970-01-01."""
 
 _INT16 = struct.Struct(">H")
 _INT32 = struct.Struct(">I")

@@ -51,6 +51,11 @@ class FrameQueue:
         """Bytes on disk."""
         return self._segments.bytes
 
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether the disk takes no more; not one that may not be used."""
+        return self.disk_error is not None or 0 < self._bounds.disk_bytes <= self._segments.bytes
+
     def accepts(self, *, on_disk: bool) -> bool:
         """Return whether the queue accepts another chunk; `on_disk` says whether it may go to disk."""
         if self._rest or self.disk_error is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 
+from cdc_consumer.health import Health, Spill
 from cdc_consumer.metrics import Metrics
 from cdc_consumer.ring.hot_sources import HotSources
 from cdc_consumer.ring.queue import FrameQueue
@@ -34,12 +35,20 @@ class Receiver:
     """The relay's source of frames; the sink calls `while_waiting` while it waits."""
 
     def __init__(
-        self, session: ReplicationSession, feedback: Feedback, queue: FrameQueue, hot: HotSources, metrics: Metrics
+        self,
+        session: ReplicationSession,
+        feedback: Feedback,
+        queue: FrameQueue,
+        hot: HotSources,
+        *,
+        health: Health,
+        metrics: Metrics,
     ) -> None:
         self._session = session
         self._feedback = feedback
         self._queue = queue
         self._hot = hot
+        self._health = health
         self._metrics = metrics
         self._taken_at = time.monotonic()
         self._warned_at = 0.0
@@ -63,6 +72,7 @@ class Receiver:
     def close(self) -> None:
         """Drop the frames that were received and not processed; the server sends them again."""
         self._queue.close()
+        self._health.record_spill(Spill())
 
     def _fill(self) -> None:
         is_long_wait = time.monotonic() - self._taken_at >= SPILL_AFTER_S
@@ -79,10 +89,11 @@ class Receiver:
             self._report()
 
     def _report(self) -> None:
-        """Set the gauges, and log when the queue starts and stops using the disk."""
+        """Show what is in the queue, for the alert too, and log when it starts and stops using the disk."""
         queue = self._queue
         self._metrics.ring_frames.set(len(queue))
         self._metrics.spill_bytes.set(queue.disk_bytes)
+        self._health.record_spill(Spill(queue.disk_bytes, is_full=queue.is_disk_full))
         if queue.disk_bytes and not self._spilling:
             self._spilling = True
             if time.monotonic() - self._warned_at >= WARN_EVERY_S:

@@ -28,7 +28,7 @@ TRANSACTION_TIMEOUT_MS = 900_000
 STATISTICS_EVERY_MS = 5_000
 """How often librdkafka reports its statistics, with the number of its own retries."""
 
-STEP_S = 0.01
+SINK_STEP_S = 0.01
 """How long one wait may last before `idle` is called again, which may receive data from the server."""
 
 
@@ -84,7 +84,7 @@ class TransactionalProducer:
             try:
                 self._producer.produce(topic, value, key, partition, self.delivered)
             except BufferError:
-                self._serve(self._producer.poll, STEP_S, "delivering rows")
+                self._serve(self._producer.poll, SINK_STEP_S, "delivering rows")
                 self._idle()
                 continue
             except KafkaException as exception:
@@ -110,7 +110,7 @@ class TransactionalProducer:
 
     def drain(self) -> Offsets:
         """Wait until every record is delivered -> the end offset of each partition written since the last call."""
-        while self._serve(self._producer.flush, STEP_S, "delivering rows"):
+        while self._serve(self._producer.flush, SINK_STEP_S, "delivering rows"):
             self._idle()
         if self._failed is not None:
             error, topic = self._failed
@@ -170,7 +170,7 @@ class TransactionalProducer:
             outcome: Future[None] = Future()
             threading.Thread(target=_run, args=(call, outcome), name="transaction", daemon=True).start()
             try:
-                while not _ended(outcome, STEP_S):
+                while not _ended(outcome, SINK_STEP_S):
                     self._idle()
                 outcome.result()
             except KafkaException as exception:
@@ -178,7 +178,7 @@ class TransactionalProducer:
                 if not is_retryable(error):
                     raise self._diagnose(error, doing) from exception
                 self._retries.inc()
-                time.sleep(STEP_S)
+                time.sleep(SINK_STEP_S)
                 self._idle()
             else:
                 return

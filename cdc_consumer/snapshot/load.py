@@ -36,7 +36,7 @@ from shared_schema.progress import Capture
 log = logging.getLogger(__name__)
 
 
-WAIT_S = 0.2
+LOAD_WAIT_S = 0.2
 """How long one wait for lines may last before the server gets a status update."""
 
 
@@ -161,7 +161,7 @@ class Loader:
         try:
             while not copy.done:
                 self._feedback.while_waiting()
-                copy.step(WAIT_S)
+                copy.step(LOAD_WAIT_S)
                 if limit_s is not None and time.monotonic() - committed_at >= limit_s:
                     self._sink.commit(())
                     committed_at = time.monotonic()

@@ -9,10 +9,8 @@ import struct
 from dataclasses import dataclass
 
 from cdc_consumer.errors import MalformedMessage
+from cdc_consumer.pgoutput.decoder import POSTGRES_EPOCH_US
 from shared_schema.lsn import Lsn
-
-POSTGRES_EPOCH_US = 946_684_800_000_000
-"""PostgreSQL counts microseconds from 2000-01-01, Unix time from 1970-01-01."""
 
 _XLOG_DATA = struct.Struct(">cQQq")
 PAYLOAD_AT = _XLOG_DATA.size

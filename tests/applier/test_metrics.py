@@ -30,12 +30,13 @@ def names(metric: Collector) -> set[str]:
 
 def test_staleness_grows_until_it_is_read_again_and_forgets_what_is_gone() -> None:
     now = time.monotonic()
-    STALENESS.set({"public.a": 1.0, "public.b": 2.0}, now - 5)
-    shown = {s.labels["stream_table"]: s.value for f in STALENESS.collect() for s in f.samples}
+    STALENESS.set({"public.a": 1.0, "public.b": 2.0}, {"public.b": 3.0}, now - 5)
+    shown, allowed = ({s.labels["stream_table"]: s.value for s in family.samples} for family in STALENESS.collect())
     assert shown == {"public.a": pytest.approx(6, abs=0.5), "public.b": pytest.approx(7, abs=0.5)}
-    STALENESS.set({f"public.t{n}": float(n) for n in range(LABELLED_TABLES + 5)}, now)
+    assert allowed == {"public.b": 3.0}
+    STALENESS.set({f"public.t{n}": float(n) for n in range(LABELLED_TABLES + 5)}, {}, now)
     assert len(names(STALENESS)) == LABELLED_TABLES and "public.t504" in names(STALENESS), "the stalest are shown"
-    STALENESS.set({}, now)
+    STALENESS.set({}, {}, now)
     assert names(STALENESS) == set()
 
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from psycopg import errors
 
 from applier.refresh.check import check_stream_table
-from applier.refresh.computing.fills import MAX_UNFINISHED
+from applier.refresh.computing.fills import MAX_UNFINISHED_FILLS
 from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
 from shared_schema.topics import DEFAULT_PREFIX, table_topic
@@ -149,12 +149,12 @@ def test_a_fill_that_ends_the_applier_each_time(stack: Stack, db: Connection) ->
         with db.transaction():
             create(db, of_deadly="SELECT id FROM deadly")
             db.execute("CREATE TRIGGER hold BEFORE INSERT ON of_deadly EXECUTE FUNCTION hold_the_fill()")
-        for _ in range(MAX_UNFINISHED):
+        for _ in range(MAX_UNFINISHED_FILLS):
             oracle.eventually(lambda since=start: assert_filling(since), within_s=90)  # type: ignore[misc]
             [(start,)] = db.execute("SELECT clock_timestamp()").fetchall()
             stack.kill("applier")
             stack.restart("applier")
-        assert_suspended(db, "of_deadly", f"ended {MAX_UNFINISHED} times while it computed")
+        assert_suspended(db, "of_deadly", f"ended {MAX_UNFINISHED_FILLS} times while it computed")
     db.execute("SELECT pgtrickle.resume_stream_table('of_deadly')")
     assert_equal(db, "of_deadly")
 

@@ -129,7 +129,7 @@ RUNS = (
         {"CORPUS_CHURN_EVERY": "1"},
     ),
     Run("chaos", ("make", "chaos", "ROUNDS=20"), "20 faults under load, everything equals PostgreSQL afterwards", 120),
-    Run("soak", ("make", "soak", "MINUTES=30"), "memory, open files, lag and history stay flat for 30 minutes", 60),
+    Run("soak", ("make", "soak", "MINUTES=30"), "memory, open files, lag and history grow within their limits", 60),
     Run("bench-cdc", ("make", "bench-cdc"), "the consumer against pg_recvlogical", 60),
     Run("bench-apply", ("make", "bench-apply"), "writing differences to PostgreSQL", 60),
     Run("bench-latency", ("make", "bench-latency"), "from a commit to the row in the stream table", 60),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_schema.checkpoints import PART_BYTES, CheckpointParts, complete_progress, cut_checkpoint
+from shared_schema.checkpoints import CHECKPOINT_PART_BYTES, CheckpointParts, complete_progress, cut_checkpoint
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Capture, CheckpointPlace, Progress
 from shared_schema.table_schema import TableId
@@ -44,7 +44,7 @@ def test_many_tables_are_cut_into_parts_that_fit() -> None:
     captured = [Capture("slot", table, 10**9 + i, Lsn(2**60), 10**9, "123456,234567", "0123456789abcdef")
                 for i, table in enumerate(tables)]  # fmt: skip
     parts = cut_checkpoint("slot", 5, ends, dict.fromkeys(range(10**9, 10**9 + 13_500), "0123456789abcdef"), captured)
-    assert max(len(part.encode()) for part in parts) < 2 * PART_BYTES < MESSAGE_BYTES
+    assert max(len(part.encode()) for part in parts) < 2 * CHECKPOINT_PART_BYTES < MESSAGE_BYTES
     assert {part.parts for part in parts} == {len(parts)}
     record = Progress("slot", "", 1, Lsn(1), Lsn(9), {}, checkpoint=CheckpointPlace(5, len(parts)))
     whole = complete_progress(record, parts)

@@ -22,7 +22,7 @@ from applier.functions.arrays import ranges
 from applier.functions.entry import Fixed, UnsuitableArguments, decimal, decimal_of, fixed_physical_type
 from applier.functions.literals import quote_text
 from applier.functions.numeric import by_scale
-from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
+from applier.functions.numeric.integers import INTEGER_TYPES as INTEGERS
 from applier.functions.numeric.physical_types import as_text, digits, is_text, of_numerics, outgrows_decimal
 from applier.plan.expr import AggregateCall, Expr, ValueType
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, PgType
@@ -310,7 +310,7 @@ def _shown_values() -> Iterator[AggregateEntry]:
         yield AggregateEntry(f"shown_of({spark})", fixed_physical_type([spark], spark), OfSet(text), (), internal=True)
 
 
-COUNT = AggregateCall("count()", (), ValueType.of_column(PgType(20, -1, "int8", "bigint")), nullable=False)
+COUNT_CALL = AggregateCall("count()", (), ValueType.of_column(PgType(20, -1, "int8", "bigint")), nullable=False)
 """count(*)."""
 
 _FAMILIES = (

@@ -7,10 +7,10 @@ from functools import partial
 
 from applier.functions.aggregates.aggregate_entry import AggregateEntry, OfList, OfSet, over_values
 from applier.functions.arrays.arrays import comparison_name
-from applier.functions.datetime.datetimes import PHYSICAL_TYPES as DATETIMES
+from applier.functions.datetime.datetimes import DATETIME_TYPES as DATETIMES
 from applier.functions.entry import CollationNeed, decimal, decimal_of, fixed_physical_type
 from applier.functions.literals import quote_text
-from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
+from applier.functions.numeric.integers import INTEGER_TYPES as INTEGERS
 from applier.functions.numeric.physical_types import is_text
 from applier.plan.expr import AggregateCall, Expr
 from applier.zset import is_negative_zero

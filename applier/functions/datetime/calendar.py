@@ -34,7 +34,7 @@ _NAMES = {
     "timezone_hour": "timezone_h timezone_hour",
     "timezone_minute": "timezone_m timezone_minute",
 }
-FIELDS = {name: field for field, names in _NAMES.items() for name in names.split()}
+CALENDAR_FIELDS = {name: field for field, names in _NAMES.items() for name in names.split()}
 """PostgreSQL's spellings of each field."""
 
 _CLOCK = ("hour", "minute", "second", "milliseconds", "microseconds")
@@ -61,7 +61,7 @@ _TRUNCATIONS = (
 
 def _field(arg: Expr, allowed: Sequence[str]) -> str:
     written = literal_text(arg).lower()
-    field = FIELDS.get(written)
+    field = CALENDAR_FIELDS.get(written)
     if field is None or field not in allowed:
         raise UnsuitableArguments(f"the field {written!r}", hint=f"use {', '.join(allowed)}")
     return field

@@ -25,12 +25,12 @@ from applier.functions.literals import quote_text
 from applier.functions.numeric.integers import COMPARISONS
 from applier.plan.expr import Call, Expr
 
-PHYSICAL_TYPES = {"date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
+DATETIME_TYPES = {"date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
 _DATE = "date_from_unix_date({0})"
 
 
 def _comparisons() -> Iterator[Entry]:
-    for name, spark in PHYSICAL_TYPES.items():
+    for name, spark in DATETIME_TYPES.items():
         for suffix, sign in COMPARISONS.items():
             yield Entry(
                 signature=f"{name}_{suffix}({name},{name})",
@@ -45,7 +45,7 @@ def _comparisons() -> Iterator[Entry]:
         for suffix, sign in COMPARISONS.items():
             yield Entry(
                 signature=f"{left}_{suffix}_{right}({left},{right})",
-                physical_type=fixed_physical_type([PHYSICAL_TYPES[left], PHYSICAL_TYPES[right]], "boolean"),
+                physical_type=fixed_physical_type([DATETIME_TYPES[left], DATETIME_TYPES[right]], "boolean"),
                 sql=template(f"(CAST({{0}} AS {common}) {sign} CAST({{1}} AS {common}))"),
                 fuzz=((left, right),),
                 session=common == "timestamp",
@@ -107,7 +107,7 @@ def _days() -> Iterator[Entry]:
         template(form),
         (("int2", "date:middle"),),
     )
-    for name, spark in PHYSICAL_TYPES.items():
+    for name, spark in DATETIME_TYPES.items():
         yield Entry(
             f"isfinite({name})",
             fixed_physical_type([spark], "boolean"),
@@ -128,7 +128,7 @@ def _making() -> Iterator[Entry]:
     for name, session in (("timestamp", False), ("timestamptz", True)):
         yield Entry(
             f"make_{name}(int4,int4,int4,int4,int4,float8)",
-            fixed_physical_type(["int"] * 5 + ["double"], PHYSICAL_TYPES[name]),
+            fixed_physical_type(["int"] * 5 + ["double"], DATETIME_TYPES[name]),
             template(instant("pg_dates_make_timestamp({0}, {1}, {2}, {3}, {4}, {5})")),
             (("int2:year", Fixed("2"), Fixed("29"), Fixed("24"), Fixed("0"), Fixed("0")),
              ("int2:year", Fixed("12"), "int2:small", Fixed("1"), Fixed("2"), "float8:small")),
@@ -149,7 +149,7 @@ def _casts() -> Iterator[Entry]:
     for source, target in pairs:
         yield Entry(
             signature=f"{target}({source})",
-            physical_type=fixed_physical_type([PHYSICAL_TYPES[source]], PHYSICAL_TYPES[target]),
+            physical_type=fixed_physical_type([DATETIME_TYPES[source]], DATETIME_TYPES[target]),
             sql=template("CAST({0} AS {type})"),
             fuzz=((source,),),
             session="timestamptz" in (source, target),
@@ -160,7 +160,7 @@ def _casts() -> Iterator[Entry]:
         ("timestamptz", f"concat(pg_dates_out_timestamp({interval_micros(0)}), '+00')"),
     ):
         yield Entry(
-            io_cast(name, "text"), fixed_physical_type([PHYSICAL_TYPES[name]], "string"), template(printed), ((name,),),
+            io_cast(name, "text"), fixed_physical_type([DATETIME_TYPES[name]], "string"), template(printed), ((name,),),
             spelling="({0})::text",
         )  # fmt: skip
     for name, read in (
@@ -170,7 +170,7 @@ def _casts() -> Iterator[Entry]:
     ):
         yield Entry(
             io_cast("text", name),
-            fixed_physical_type(["string"], PHYSICAL_TYPES[name]),
+            fixed_physical_type(["string"], DATETIME_TYPES[name]),
             template(read),
             (("text:moment",),),
             raises=True,

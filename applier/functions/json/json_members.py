@@ -13,7 +13,7 @@ _PLACES: tuple[FuzzArg, ...] = (Fixed("0"), Fixed("-1"), "int2:small")
 _LISTED = ("keys", "values", "value_texts", "element_texts")
 
 
-FIELDS = "jsonb_fields(jsonb,text,text)"
+MEMBERS_FUNCTION = "jsonb_fields(jsonb,text,text)"
 FIELD = "jsonb_field(jsonb,text,text)"
 """Not PostgreSQL functions: the members with a name of all objects, or of the single object, as an array in a type."""
 FIELD_TYPES = frozenset(
@@ -31,7 +31,7 @@ def _lists() -> Iterator[Entry]:
         entry = simple(listing(what), _TEXT, _TEXT, f"pg_json_{what}({{0}})", raises=True)
         yield replace(entry, internal=True)
     for signature, form in (
-        (FIELDS, "pg_jsonpath_column({0}, {1}, {2})"),
+        (MEMBERS_FUNCTION, "pg_jsonpath_column({0}, {1}, {2})"),
         # NULL instead of an object gives one record of NULLs.
         (FIELD, "if({0} IS NULL, '{{NULL}}', pg_jsonpath_column(concat('[', {0}, ']'), {1}, {2}))"),
     ):

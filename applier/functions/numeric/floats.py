@@ -11,10 +11,10 @@ from itertools import product
 
 from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments, fixed_physical_type, io_cast, template
 from applier.functions.numeric.integers import COMPARISONS
-from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
+from applier.functions.numeric.integers import INTEGER_TYPES as INTEGERS
 from applier.plan.expr import Call, Const, Expr
 
-PHYSICAL_TYPES = {"float8": "double", "float4": "float"}
+FLOAT_TYPES = {"float8": "double", "float4": "float"}
 _BITS = {"int2": 15, "int4": 31, "int8": 63}
 _LARGEST_POWER = 64
 _RADIANS_PER_DEGREE = "0.017453292519943295D"
@@ -23,9 +23,9 @@ _ARITHMETIC = {"pl": "add", "mi": "sub", "mul": "mul", "div": "div"}
 
 
 def _pairs() -> Iterator[Entry]:
-    for left, right in product(PHYSICAL_TYPES, repeat=2):
+    for left, right in product(FLOAT_TYPES, repeat=2):
         name = left if left == right else f"float{left[-1]}{right[-1]}"
-        arguments = [PHYSICAL_TYPES[left], PHYSICAL_TYPES[right]]
+        arguments = [FLOAT_TYPES[left], FLOAT_TYPES[right]]
         single = left == right == "float4"
         first, second = (f"CAST({{{i}}} AS double)" if not single else f"{{{i}}}" for i in (0, 1))
         for suffix, java in _ARITHMETIC.items():
@@ -49,7 +49,7 @@ def _pairs() -> Iterator[Entry]:
 
 
 def _functions() -> Iterator[Entry]:
-    for name, spark in PHYSICAL_TYPES.items():
+    for name, spark in FLOAT_TYPES.items():
         for function, form in (
             (f"{name}um", "(- {0})"),
             (f"{name}up", "{0}"),
@@ -111,7 +111,7 @@ def _powers() -> Iterator[Entry]:
 
 
 def _casts() -> Iterator[Entry]:
-    for name, spark in PHYSICAL_TYPES.items():
+    for name, spark in FLOAT_TYPES.items():
         for integer, integer_type in INTEGERS.items():
             yield Entry(
                 f"{name}({integer})",

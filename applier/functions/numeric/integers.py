@@ -11,7 +11,7 @@ from itertools import product
 
 from applier.functions.entry import Entry, Fixed, fixed_physical_type, template
 
-PHYSICAL_TYPES = {"int2": "smallint", "int4": "int", "int8": "bigint"}
+INTEGER_TYPES = {"int2": "smallint", "int4": "int", "int8": "bigint"}
 _SIZE = {"int2": 2, "int4": 4, "int8": 8}
 _SHORT = {"int2": "2", "int4": "4", "int8": "8"}
 
@@ -27,20 +27,20 @@ def _widen(left: str, right: str) -> tuple[str, str, str]:
     """Return the wider type, and both arguments as templates of that type."""
     wider = max(left, right, key=lambda t: _SIZE[t])
     cast = [
-        place if t == wider else f"CAST({place} AS {PHYSICAL_TYPES[wider]})"
+        place if t == wider else f"CAST({place} AS {INTEGER_TYPES[wider]})"
         for place, t in (("{0}", left), ("{1}", right))
     ]
     return wider, cast[0], cast[1]
 
 
 def _pairs() -> Iterator[Entry]:
-    for left, right in product(PHYSICAL_TYPES, repeat=2):
+    for left, right in product(INTEGER_TYPES, repeat=2):
         wider, first, second = _widen(left, right)
-        arguments = [PHYSICAL_TYPES[left], PHYSICAL_TYPES[right]]
+        arguments = [INTEGER_TYPES[left], INTEGER_TYPES[right]]
         for suffix, form in _ARITHMETIC.items():
             yield Entry(
                 signature=f"{_function_prefix(left, right)}{suffix}({left},{right})",
-                physical_type=fixed_physical_type(arguments, PHYSICAL_TYPES[wider]),
+                physical_type=fixed_physical_type(arguments, INTEGER_TYPES[wider]),
                 sql=template(form.format(first, second)),
                 fuzz=((left, right),),
                 raises=True,
@@ -57,7 +57,7 @@ def _pairs() -> Iterator[Entry]:
 
 
 def _single() -> Iterator[Entry]:
-    for name, spark in PHYSICAL_TYPES.items():
+    for name, spark in INTEGER_TYPES.items():
         for function in (f"{name}mod", "mod"):
             yield Entry(
                 signature=f"{function}({name},{name})",
@@ -93,7 +93,7 @@ def _single() -> Iterator[Entry]:
 
 def _shifts() -> Iterator[Entry]:
     # Both engines use the count modulo the width; a smallint is shifted as an integer and truncated.
-    for name, spark in PHYSICAL_TYPES.items():
+    for name, spark in INTEGER_TYPES.items():
         for suffix, function in (("shl", "shiftleft"), ("shr", "shiftright")):
             form = f"{function}({{0}}, {{1}})"
             if name == "int2":
@@ -108,11 +108,11 @@ def _shifts() -> Iterator[Entry]:
 
 
 def _casts() -> Iterator[Entry]:
-    for source, target in product(PHYSICAL_TYPES, repeat=2):
+    for source, target in product(INTEGER_TYPES, repeat=2):
         if source != target:
             yield Entry(
                 signature=f"{target}({source})",
-                physical_type=fixed_physical_type([PHYSICAL_TYPES[source]], PHYSICAL_TYPES[target]),
+                physical_type=fixed_physical_type([INTEGER_TYPES[source]], INTEGER_TYPES[target]),
                 sql=template("CAST({0} AS {type})"),
                 fuzz=((source,),),
                 raises=_SIZE[target] < _SIZE[source],

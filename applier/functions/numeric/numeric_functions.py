@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from applier.functions.entry import Entry, Fixed, FuzzArg, UnsuitableArguments, fixed_physical_type, io_cast, template
-from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
+from applier.functions.numeric.integers import INTEGER_TYPES as INTEGERS
 from applier.functions.numeric.physical_types import as_text, check_numeric, of_numerics
 from applier.plan.expr import Call, Expr
 

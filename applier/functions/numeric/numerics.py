@@ -28,12 +28,12 @@ from applier.functions.entry import (
     template,
 )
 from applier.functions.numeric.integers import COMPARISONS
-from applier.functions.numeric.integers import PHYSICAL_TYPES as INTEGERS
+from applier.functions.numeric.integers import INTEGER_TYPES as INTEGERS
 from applier.functions.numeric.physical_types import as_text, check_numeric, is_text, of_numerics
 from applier.plan.expr import Call, Expr
 from shared_schema.pg_types import MAX_DECIMAL_DIGITS, VARHDRSZ, PgType
 
-Size = Callable[[tuple[Expr, ...]], str]
+SizeOf = Callable[[tuple[Expr, ...]], str]
 Fuzz = tuple[tuple[FuzzArg, ...], ...]
 
 _FUZZ_PAIRS: Fuzz = (
@@ -100,7 +100,7 @@ def _rounded_size(args: tuple[Expr, ...]) -> str:
     return _fit_decimal(precision - scale + 1 + places, places, args[:1])
 
 
-def _decimal_or_text(signature: str, size: Size, forms: tuple[str, str], fuzz: Fuzz, raises: bool = False) -> Entry:
+def _decimal_or_text(signature: str, size: SizeOf, forms: tuple[str, str], fuzz: Fuzz, raises: bool = False) -> Entry:
     """Return an entry for a function that has a DECIMAL form and a text form."""
     decimal_form, text_form = forms
 
@@ -226,7 +226,7 @@ def _roundings() -> Iterator[Entry]:
     )
 
 
-def _rounding_physical_type(size: Size | None, args: tuple[Expr, ...]) -> str:
+def _rounding_physical_type(size: SizeOf | None, args: tuple[Expr, ...]) -> str:
     check_numeric(args[:1])
     if args[1].type.spark != "int":
         raise UnsuitableArguments(f"values held as {args[1].type.spark}")

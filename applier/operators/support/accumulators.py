@@ -18,7 +18,7 @@ from applier.plan.expr import AggregateCall, Const, Expr, SortKey
 from applier.plan.nodes import Aggregate
 from applier.zset import WEIGHT, ZSet, sum_same_rows
 
-COUNT = "w"
+COUNT_COLUMN = "w"
 """The weight of an accumulator."""
 
 
@@ -68,7 +68,7 @@ def accumulator_columns(node: Aggregate) -> list[str]:
 
 def sum_types(node: Aggregate) -> dict[str, str]:
     """Return the columns of an accumulator that are added up, with their Spark types."""
-    types = {COUNT: "bigint"}
+    types = {COUNT_COLUMN: "bigint"}
     if not is_additive(node):
         return types
     for i, call in enumerate(node.calls):
@@ -82,12 +82,12 @@ def row_accumulators(node: Aggregate, zset: ZSet) -> ZSet:
     values = _Values.of(node)
     columns = [f"{spark_sql(key)} AS {name}" for key, name in zip(node.keys, key_names(node), strict=True)]
     columns += [f"{spark_sql(expr)} AS {name}" for expr, name in zip(values.exprs, values.names(), strict=True)]
-    rows = f"SELECT {', '.join([*columns, f'{WEIGHT} AS {COUNT}'])} FROM ({zset.sql})"
+    rows = f"SELECT {', '.join([*columns, f'{WEIGHT} AS {COUNT_COLUMN}'])} FROM ({zset.sql})"
     columns_of = tuple(accumulator_columns(node))
     if not is_additive(node):
         return ZSet(rows, columns_of)
     parts = [part for i, call in enumerate(node.calls) for part in _addend_columns(call, i, values)]
-    return ZSet(f"SELECT {', '.join([*key_names(node), COUNT, *parts])} FROM ({rows})", columns_of)
+    return ZSet(f"SELECT {', '.join([*key_names(node), COUNT_COLUMN, *parts])} FROM ({rows})", columns_of)
 
 
 def sum_accumulators(node: Aggregate, accumulators: ZSet) -> ZSet:
@@ -130,7 +130,7 @@ def call_result(node: Aggregate, number: int, side: str) -> CallResult:
             raise AssertionError(f"{call.signature} is not computed from sums")
         names = [f"{side}_s{number}_{j}" for j in range(len(_sums(call)))]
         return CallResult({}, form.result(call).format(*names, n=f"{side}_s{number}_n"))
-    weight, is_counted = f"{side}_{COUNT}", _is_counted_sql(call, values)
+    weight, is_counted = f"{side}_{COUNT_COLUMN}", _is_counted_sql(call, values)
     match form:
         case Additive() if call.distinct:
             rows = _list_rows(call, values, weight, is_counted)
@@ -193,7 +193,7 @@ def _sums(call: AggregateCall) -> tuple[Sum, ...]:
 
 def _addend_columns(call: AggregateCall, number: int, values: _Values) -> list[str]:
     """Return the columns that one row adds to the sums of a call."""
-    times = f"if({_is_counted_sql(call, values)}, {COUNT}, 0L)"
+    times = f"if({_is_counted_sql(call, values)}, {COUNT_COLUMN}, 0L)"
     args = [values.name(arg) for arg in call.args]
     added = [_addend_sql(part, args, times) for part in _sums(call)]
     return [f"{times} AS s{number}_n", *(f"{text} AS s{number}_{j}" for j, text in enumerate(added))]

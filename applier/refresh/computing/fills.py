@@ -22,7 +22,7 @@ from applier.refresh.method.refresh import Refresh
 from applier.refresh.method.refresh_planner import is_long_refresh
 from applier.refresh.method.strategy import RefreshMethod
 
-MAX_UNFINISHED = 3
+MAX_UNFINISHED_FILLS = 3
 """After so many times that a computation began and never ended, it is not tried again by itself."""
 
 WATCH_S = 600.0
@@ -64,7 +64,7 @@ class Fills:
             unfinished = suspected.get(pgt_id, 0)
             if pgt_id not in doubtful:
                 admitted.append(refresh)
-            elif unfinished >= MAX_UNFINISHED:
+            elif unfinished >= MAX_UNFINISHED_FILLS:
                 self.store.end_fill(pgt_id)
                 refused.append((refresh, _crashed(unfinished)))
             elif pgt_id in suspected and self._suspects:

@@ -25,21 +25,21 @@ from applier.refresh.method.strategy import FullPolicy, RefreshMode
 from applier.refresh.planning.explain_query import plan_report
 from applier.sql.analyze.analyze import AnalyzedQuery, canonical_query
 from applier.sql.by_itself import CHANGES_BY_ITSELF, is_steady
-from applier.sql.catalog_snapshot import FIRST_USER_OID
 from applier.sql.identity import Renamed, restate, tree_digest
 from applier.sql.lexical import without_digests
 from applier.sql.plan_query import StoredQuery, analyze_query, plan_analyzed
 from applier.sql.refusal import DefinitionError, Refused
 from applier.sql.sources import SYSTEM_SCHEMAS
 from shared_schema.dependency_facts import DependencyFacts
+from shared_schema.pg_types import FIRST_USER_OID
 from shared_schema.table_schema import TableId
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 3
+ANALYSIS_ATTEMPTS = 3
 """How often a query is analysed while what it reads is being altered."""
 
-MAX_UNFINISHED = 2
+MAX_UNFINISHED_PLANS = 2
 """After so many times that planning a query began and never ended, it is not tried again by itself."""
 
 
@@ -67,7 +67,7 @@ class StreamTablePlanner:
         unfinished = self.catalog.stream_tables.begin_plan(pgt_id)
         try:
             # Of this process itself: the end could not be noted, because PostgreSQL was away.
-            if unfinished >= MAX_UNFINISHED and pgt_id not in self._begun:
+            if unfinished >= MAX_UNFINISHED_PLANS and pgt_id not in self._begun:
                 raise PlanningCrashed(
                     f"the applier ended {unfinished} times while it planned the query",
                     hint="make the query smaller (alter_stream_table), or give the applier more memory; then SELECT"
@@ -136,7 +136,7 @@ class StreamTablePlanner:
         if role is None:
             raise SourceChanged(f"{row.table} does not exist any more", hint="drop it with pgtrickle.drop_stream_table")
         analyzed = analyze_query(connection, row.defining_query, "pg_catalog", stored, role)
-        for _ in range(ATTEMPTS):
+        for _ in range(ANALYSIS_ATTEMPTS):
             ids = dependency_ids(analyzed)
             before = self.catalog.dependencies.read(ids)
             analyzed = analyze_query(connection, row.defining_query, "pg_catalog", stored, role)

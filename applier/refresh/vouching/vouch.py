@@ -35,7 +35,7 @@ from shared_schema.lsn import ORIGIN, Lsn
 
 log = logging.getLogger(__name__)
 
-NOTHING = read_facts({})
+NO_FACTS = read_facts({})
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Vouch:
     """The plans whose facts those are."""
     _look: tuple[ObjectIds, str] | None = None
     """The objects of the last look, and the digest that was found."""
-    _present: DependencyFacts = NOTHING
+    _present: DependencyFacts = NO_FACTS
     _compared: set[int] = field(default_factory=set)
     """The stream tables that were compared with `_present` and found unchanged."""
     _committing: list[SessionAtWork] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Vouch:
             self.history.look(frontier)
             if self.has_lost_history:
                 # The catalog is an older one: everything is read again when the topics have its history.
-                self._facts, self._look, self._present = None, None, NOTHING
+                self._facts, self._look, self._present = None, None, NO_FACTS
                 self._tables.clear()
                 self._committing = []
                 return
@@ -140,7 +140,7 @@ class Vouch:
 
     def vouches(self, row: StreamTableRow, table: StreamTable) -> bool:
         """Whether the plan and the rows that it reads are those of the frontier; a new plan's facts are stored."""
-        facts = table.facts or NOTHING
+        facts = table.facts or NO_FACTS
         if self._tables.get(table.id) is not table and not self._accept(row, table, facts):
             return False
         # Those that were stored may be of other relations.
@@ -159,7 +159,7 @@ class Vouch:
         """
         for refresh in refreshes:
             if refresh.strategy.method is RefreshMethod.IN_POSTGRES:
-                objects = ids_of([refresh.table.facts or NOTHING])
+                objects = ids_of([refresh.table.facts or NO_FACTS])
                 self._begun[refresh.table.id] = self.catalog.dependencies.digest(objects)
 
     def confirms(self, refresh: Refresh) -> bool:
@@ -172,7 +172,7 @@ class Vouch:
             return False
         if refresh.strategy.method is not RefreshMethod.IN_POSTGRES:
             return True
-        facts = refresh.table.facts or NOTHING
+        facts = refresh.table.facts or NO_FACTS
         objects = ids_of([facts])
         if (
             isinstance(self._judge(refresh.row, facts, facts.of_now(self._present)), Transparent)
@@ -341,7 +341,7 @@ class Vouch:
 
         Not if something changed between the look and the planning: the next look sees it.
         """
-        facts = planned.facts or NOTHING
+        facts = planned.facts or NO_FACTS
         if not facts.agrees_with(self._present):
             self.has_waiting = True
             return False

@@ -24,6 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 from applier.errors import Infrastructure, PublishingFailed
 from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import Delta
+from applier.sinks.delta_queue import TableDelta
 from applier.sinks.kafka.change_rows import last_position, topic_schema
 from applier.sinks.kafka.publication import Numbering, Publication
 from applier.unexpected import is_service_away
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 COMPACTED = {"cleanup.policy": "compact", "segment.ms": "600000"}
 KEPT = {"retention.ms": "-1", "retention.bytes": "-1"}
 """A topic holds the copy of its stream table and every change since: whoever reads it from its beginning needs both."""
-WAIT_S = 60.0
+BROKER_WAIT_S = 60.0
 """How long to wait for a broker before the tick fails and is repeated."""
 
 
@@ -52,8 +53,8 @@ def has_topic(capture: Capture) -> bool:
     return capture.slot.startswith(SLOT_PREFIX)
 
 
-PART_ROWS = 200_000
-PART_BYTES = 256 * 1024 * 1024
+PUBLICATION_PART_ROWS = 200_000
+PUBLICATION_PART_BYTES = 256 * 1024 * 1024
 """A Kafka transaction is committed after so many rows or bytes, far below its timeout."""
 
 STOP_EVERY_ROWS = 256
@@ -80,8 +81,6 @@ OVERSIZE_HINT = (
     " PG_TRICKLE_KAFKA_OPTIONS; then SELECT pgtrickle.resume_stream_table(…)"
 )
 
-TableDelta = tuple[StreamTable, Delta]
-
 
 class PublishingStopped(Exception):
     """Publishing was asked to stop; what is on the topic of an unfinished delta does not count."""
@@ -99,7 +98,7 @@ class _OpenTransaction:
 
     @property
     def is_full(self) -> bool:
-        return self.rows >= PART_ROWS or self.size >= PART_BYTES
+        return self.rows >= PUBLICATION_PART_ROWS or self.size >= PUBLICATION_PART_BYTES
 
     def restart(self) -> None:
         self.finished, self.rows, self.size = [], 0, 0
@@ -177,11 +176,11 @@ class TopicPublisher:
             | {"transactional.id": transactional_id, "acks": "all", "linger.ms": 1, "transaction.timeout.ms": 600_000}
         )
         try:
-            self._topics.update(self._admin.list_topics(timeout=WAIT_S).topics)
+            self._topics.update(self._admin.list_topics(timeout=BROKER_WAIT_S).topics)
             self._ensure(progress_topic(prefix), COMPACTED)
             self._ensure(schemas_topic(prefix), COMPACTED)
             # Waits for an unfinished transaction of the previous applier and fences it, so the next read is final.
-            self._producer.init_transactions(WAIT_S)
+            self._producer.init_transactions(BROKER_WAIT_S)
             self._read_progress()
             self._keep_rows()
         except (KafkaException, TimeoutError) as error:
@@ -206,7 +205,7 @@ class TopicPublisher:
             return
         new = NewTopic(topic, num_partitions=1, replication_factor=self._replication, config=config | BROKER_TIME)
         try:
-            self._admin.create_topics([new])[topic].result(WAIT_S)
+            self._admin.create_topics([new])[topic].result(BROKER_WAIT_S)
         except (KafkaException, TimeoutError) as error:
             code = error.args[0].code() if isinstance(error, KafkaException) else None
             if code in REFUSALS:
@@ -228,9 +227,11 @@ class TopicPublisher:
         consumer.assign([TopicPartition(progress_topic(self._prefix), 0, 0)])
         try:
             while True:
-                message = consumer.poll(WAIT_S)
+                message = consumer.poll(BROKER_WAIT_S)
                 if message is None:
-                    raise Infrastructure(f"{progress_topic(self._prefix)} could not be read within {WAIT_S:.0f} s")
+                    raise Infrastructure(
+                        f"{progress_topic(self._prefix)} could not be read within {BROKER_WAIT_S:.0f} s"
+                    )
                 error = message.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     return
@@ -248,7 +249,8 @@ class TopicPublisher:
             return
         try:
             settings = {
-                resource: done.result(WAIT_S) for resource, done in self._admin.describe_configs(resources).items()
+                resource: done.result(BROKER_WAIT_S)
+                for resource, done in self._admin.describe_configs(resources).items()
             }
             to_set = []
             for resource, entries in settings.items():
@@ -258,7 +260,7 @@ class TopicPublisher:
                 entry = [ConfigEntry(n, KEPT[n], incremental_operation=AlterConfigOpType.SET) for n in own]
                 to_set.append(ConfigResource(ResourceType.TOPIC, resource.name, incremental_configs=entry))
             for done in self._admin.incremental_alter_configs(to_set).values() if to_set else ():
-                done.result(WAIT_S)
+                done.result(BROKER_WAIT_S)
         except (KafkaException, TimeoutError) as error:
             # Without the right to alter topics the rows are published all the same.
             log.warning("publication topics may lose rows by retention", extra={"error": _describe(error)})
@@ -353,7 +355,7 @@ class TopicPublisher:
 
     def _commit(self, transaction: _OpenTransaction, unfinished: Sequence[Publication]) -> None:
         """Commit the rows with the progress of the finished deltas, and a part of each unfinished one."""
-        if self._producer.flush(WAIT_S):
+        if self._producer.flush(BROKER_WAIT_S):
             raise Infrastructure("the broker did not accept the published rows in time")
         if self._undelivered is not None:
             error = self._undelivered[1]
@@ -365,7 +367,7 @@ class TopicPublisher:
         records += [self._part_record(publication, transaction.ends) for publication in unfinished]
         for record in records:
             self._producer.produce(progress_topic(self._prefix), record.encode(), record.key)
-        self._producer.commit_transaction(WAIT_S)
+        self._producer.commit_transaction(BROKER_WAIT_S)
         for record in records:
             self._note(record)
         for publication, _ in transaction.finished:
@@ -385,7 +387,7 @@ class TopicPublisher:
         # The schemas that the aborted transaction wrote are not on the topic.
         self._schemas.clear()
         try:
-            self._producer.abort_transaction(WAIT_S)
+            self._producer.abort_transaction(BROKER_WAIT_S)
         except KafkaException as error:
             raise Infrastructure(f"the Kafka transaction could not be aborted: {error.args[0].str()}") from error
         # The rows that were dropped are reported as not delivered.
@@ -431,7 +433,7 @@ class TopicPublisher:
             return offset + 1
         consumer = Consumer(self._client | {"group.id": "pg-trickle-publisher"})
         try:
-            _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_S)
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=BROKER_WAIT_S)
             return int(end)
         finally:
             consumer.close()

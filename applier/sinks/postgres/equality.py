@@ -12,11 +12,11 @@ import psycopg
 from psycopg import sql
 
 from applier.plan.stream_table import StreamTable
+from shared_schema.pg_types import FIRST_USER_OID
 from shared_schema.table_schema import Column
 
 Cursor = psycopg.Cursor[tuple[object, ...]]
 
-FIRST_USER_OID = 16_384
 BUILT_IN: LiteralString = "OPERATOR(pg_catalog.=)"
 """Of all types that are PostgreSQL's own. It covers enums, arrays, ranges and rows of users too."""
 

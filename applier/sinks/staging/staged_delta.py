@@ -30,8 +30,8 @@ from shared_schema.table_schema import Column
 
 log = logging.getLogger(__name__)
 
-SCHEMA = "pgtrickle"
-PREFIX = "pgt_staged_"
+STAGED_SCHEMA = "pgtrickle"
+STAGED_PREFIX = "pgt_staged_"
 NUMBERS = itertools.count()
 """Numbers deltas, so that two deltas of a stream table have different names."""
 
@@ -51,7 +51,7 @@ class StagedPart:
     @property
     def table(self) -> sql.Identifier:
         """Its qualified name."""
-        return sql.Identifier(SCHEMA, self.name)
+        return sql.Identifier(STAGED_SCHEMA, self.name)
 
     @property
     def drop(self) -> sql.Composed:
@@ -198,10 +198,10 @@ def drop_leftovers(url: str) -> None:
         left = connection.execute(
             "SELECT relname FROM pg_catalog.pg_class WHERE relkind = 'r' AND relname LIKE %s"
             " AND relnamespace = %s::regnamespace",
-            (PREFIX.replace("_", r"\_") + "%", SCHEMA),
+            (STAGED_PREFIX.replace("_", r"\_") + "%", STAGED_SCHEMA),
         ).fetchall()
         for (name,) in left:
-            connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(SCHEMA, str(name))))
+            connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(STAGED_SCHEMA, str(name))))
 
 
 def create_part_template(connection: Connection, table: StreamTable) -> str:

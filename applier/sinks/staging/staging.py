@@ -35,8 +35,8 @@ from applier.sinks.postgres.pg_errors import (
 from applier.sinks.staging.staged_delta import (
     NUMBERS,
     OLD_IMAGE,
-    PREFIX,
-    SCHEMA,
+    STAGED_PREFIX,
+    STAGED_SCHEMA,
     PartQueue,
     StagedDelta,
     StagedPart,
@@ -50,7 +50,7 @@ from shared_schema.lsn import LsnRange
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.05
+STAGING_LOOK_EVERY_S = 0.05
 
 COPY_ROWS = 16_384
 """Rows per COPY: a row that PostgreSQL rejects is among the last ones, which are still in memory."""
@@ -127,7 +127,9 @@ class _Copier:
 
     def lines(self, statement: str) -> sql.Composed:
         """Return a statement on the table in which each partition writes one line: the name and counts of its part."""
-        return sql.SQL(statement).format(sql.Identifier(SCHEMA, f"{PREFIX}{self.table.id}_lines_{self.number}"))
+        return sql.SQL(statement).format(
+            sql.Identifier(STAGED_SCHEMA, f"{STAGED_PREFIX}{self.table.id}_lines_{self.number}")
+        )
 
     def copy(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Copy the rows into a part and write its line, in one transaction."""
@@ -137,7 +139,7 @@ class _Copier:
         rows: pa.Table | None = None
         try:
             with self._connect() as connection, connection.transaction(), connection.cursor() as cursor:
-                part = StagedPart(f"{PREFIX}{self.table.id}_{context.taskAttemptId()}", 0, 0, 0)
+                part = StagedPart(f"{STAGED_PREFIX}{self.table.id}_{context.taskAttemptId()}", 0, 0, 0)
                 cursor.execute(part.drop)
                 cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} {}").format(part.table, sql.SQL(self.template)))
                 for rows in _pieces(batches):
@@ -161,7 +163,7 @@ class _Copier:
 
     def _find_rejected(self, rows: pa.Table) -> str | None:
         """Return the identity of the row that PostgreSQL rejects."""
-        trial = StagedPart(f"{PREFIX}{self.table.id}_trial_{threading.get_native_id()}", 0, 0, 0)
+        trial = StagedPart(f"{STAGED_PREFIX}{self.table.id}_trial_{threading.get_native_id()}", 0, 0, 0)
         with self._connect() as connection:
 
             def is_accepted(some: pa.Table) -> bool:
@@ -209,7 +211,7 @@ def _run(
             running = True
             while running:
                 # Checked before the lines are read: after the job has ended there are no new ones.
-                running = bool(wait([job], LOOK_EVERY_S).not_done)
+                running = bool(wait([job], STAGING_LOOK_EVERY_S).not_done)
                 for number, *line in connection.execute(copier.lines("SELECT * FROM {}")).fetchall():
                     if number not in seen:
                         seen.add(int(str(number)))

@@ -29,7 +29,6 @@ from applier.sql.analyze.built_ins import (
     read_types,
 )
 from applier.sql.catalog_snapshot import (
-    FIRST_USER_OID,
     AggregateInfo,
     CatalogObjects,
     CollationInfo,
@@ -40,6 +39,7 @@ from applier.sql.catalog_snapshot import (
     Volatility,
 )
 from applier.sql.lexical import has_special_time_words
+from shared_schema.pg_types import FIRST_USER_OID
 from shared_schema.session_pins import OWN_PATH
 
 _NUMBER = re.compile(r"(?<![\w.-])(?<!:relid )(?<!:resorigtbl )\d{5,10}(?![\w.])")

@@ -21,12 +21,13 @@ from applier.sql.bind.group_key import default_equality
 from applier.sql.bind.sort_key import sort_key
 from applier.sql.bound.conditions import is_total
 from applier.sql.bound.nodes import BoundCall, OrderCheck
-from applier.sql.catalog_snapshot import FIRST_USER_OID, CatalogSnapshot
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import query_tree, tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.collations import collation_of
 from applier.sql.typing.numeric_scales import split_by_scale
 from applier.sql.typing.user_aggregates import convert_fold_arguments, plan_fold
+from shared_schema.pg_types import FIRST_USER_OID
 
 _OTHER_HINTS = {
     "xmlagg": "it depends on XML declarations, which the log does not contain; use string_agg of the values as text",

@@ -19,10 +19,10 @@ from applier.sql.bound.nodes import (
     Alias,
     Correlation,
     FunctionItem,
-    Item,
     NodeItem,
     QueryItem,
     RecursionItem,
+    SelectItem,
     ValuesItem,
     WorkTableItem,
     result_columns,
@@ -39,7 +39,7 @@ from shared_schema.table_schema import TableId
 class BoundItem:
     """A FROM item, and the type of each of its columns that is read, by number."""
 
-    item: Item
+    item: SelectItem
     columns: Mapping[int, Field]
 
 

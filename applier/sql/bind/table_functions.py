@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from applier.functions.allow_list import ENTRIES
 from applier.functions.entry import UnsuitableArguments
-from applier.functions.json.json_members import FIELD, FIELD_TYPES, FIELDS, listing
+from applier.functions.json.json_members import FIELD, FIELD_TYPES, MEMBERS_FUNCTION, listing
 from applier.functions.json.jsonpath import ARRAY_OF_ITEMS, SET_OF_ITEMS
 from applier.functions.output_text import input_physical_type
 from applier.functions.text.java_text import MATCHES, MATCHES_BY_FLAGS
@@ -135,7 +135,7 @@ class TableFunctions:
         if pg.name not in FIELD_TYPES or (typmod >= 0 and sized is None) or self._catalog.type(type_).base != type_:
             hint = "declare the column as text, integer, numeric, bool or jsonb, and cast it"
             raise Refused(Reason.TYPE, f"a column definition list with {pg.display}", hint=hint, token=at)
-        signature = FIELDS if rows else FIELD
+        signature = MEMBERS_FUNCTION if rows else FIELD
         array = Call(signature, args, ValueType(PgType(0, -1, f"_{pg.name}", f"{pg.display}[]"), "string"))
         return TableFunction(
             SetReturningFunction.ELEMENTS,

@@ -153,7 +153,7 @@ class WorkTableItem:
     alias: Alias
 
 
-Item = NodeItem | QueryItem | FunctionItem | ValuesItem | RecursionItem | WorkTableItem
+SelectItem = NodeItem | QueryItem | FunctionItem | ValuesItem | RecursionItem | WorkTableItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class Select:
 
     number: int
     columns: tuple[BoundColumn, ...]
-    items: dict[int, Item]
+    items: dict[int, SelectItem]
     tables: tuple[FromTree, ...]
     """FROM."""
     where: tuple[Expr, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from applier.functions.aggregates.aggregates import COUNT
+from applier.functions.aggregates.aggregates import COUNT_CALL
 from applier.plan.expr import (
     BOOL,
     AggregateCall,
@@ -41,7 +41,7 @@ class DomainGroups:
 def join_any_or_all(node: Node, groups: DomainGroups, test: Expr, *, every: bool) -> tuple[Node, Expr]:
     """Join the result of ANY, or of ALL with `every`, of a test over the rows of each group."""
     decides = BoolOp(Logic.NOT, (test,), BOOL) if every else test
-    calls = (replace(COUNT, filter=decides), replace(COUNT, filter=IsNull(test, False, BOOL)))
+    calls = (replace(COUNT_CALL, filter=decides), replace(COUNT_CALL, filter=IsNull(test, False, BOOL)))
     node, (decided, nulls) = join_group_results(node, groups, calls)
     branches = (
         (greater_than(decided, 0), Const(not every, BOOL)),

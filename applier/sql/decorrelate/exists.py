@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applier.functions.aggregates.aggregates import COUNT
+from applier.functions.aggregates.aggregates import COUNT_CALL
 from applier.plan.expr import Expr
 from applier.plan.nodes import Node
 from applier.sql.bound.nodes import DependentJoin, DependentKind, Select
@@ -17,7 +17,7 @@ def join_exists(decorrelator: Decorrelator, outer: OuterRows, dependent: Depende
     if dependent.kind is not DependentKind.EXISTS or needs_domain(dependent):
         return None
     groups = group_correlated(outer, truth_rows(decorrelator, dependent), dependent)
-    node, (count,) = join_group_results(outer.node, groups, (COUNT,))
+    node, (count,) = join_group_results(outer.node, groups, (COUNT_CALL,))
     return node, greater_than(count, 0)
 
 

@@ -18,7 +18,7 @@ from applier.sql.decorrelate.null_safe import null_safe_pairs
 from applier.sql.decorrelate.scope import Domain
 from applier.sql.refusal import Reason, Refused
 
-Resolve = Callable[[Expr], Expr]
+ResolveExpr = Callable[[Expr], Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Groups:
 
 
 def lower_groups(
-    node: Node, group: GroupBy, resolve: Resolve, domain: tuple[Domain, tuple[Expr, ...]] | None
+    node: Node, group: GroupBy, resolve: ResolveExpr, domain: tuple[Domain, tuple[Expr, ...]] | None
 ) -> Groups:
     """Group the rows of a node; `resolve` resolves expressions over it. `domain` has its columns over the node too.
 
@@ -78,7 +78,7 @@ def lower_groups(
 
 
 def resolve_calls(
-    calls: Sequence[BoundCall], node: Node, resolve: Resolve, within: tuple[Expr, ...]
+    calls: Sequence[BoundCall], node: Node, resolve: ResolveExpr, within: tuple[Expr, ...]
 ) -> list[AggregateCall]:
     """Resolve aggregates over a node; refuse one whose order does not determine it among rows with equal `within`."""
     found = []
@@ -89,17 +89,17 @@ def resolve_calls(
     return found
 
 
-def map_key(key: GroupKey, change: Resolve) -> GroupKey:
+def map_key(key: GroupKey, change: ResolveExpr) -> GroupKey:
     """Return the same key with other columns."""
     return GroupKey(change(key.value), change(key.by))
 
 
-def map_order(order: Sequence[SortKey], change: Resolve) -> tuple[SortKey, ...]:
+def map_order(order: Sequence[SortKey], change: ResolveExpr) -> tuple[SortKey, ...]:
     """Return the same order with other columns."""
     return tuple(replace(key, expr=change(key.expr)) for key in order)
 
 
-def map_call(call: AggregateCall, change: Resolve) -> AggregateCall:
+def map_call(call: AggregateCall, change: ResolveExpr) -> AggregateCall:
     """Return the same aggregate with other columns."""
     return replace(
         call,
@@ -170,7 +170,7 @@ def _grouping_mask(named: Sequence[int], chosen: Sequence[int]) -> int:
     return mask
 
 
-def _is_deterministic(check: OrderCheck, node: Node, resolve: Resolve, within: tuple[Expr, ...]) -> bool:
+def _is_deterministic(check: OrderCheck, node: Node, resolve: ResolveExpr, within: tuple[Expr, ...]) -> bool:
     """Whether the order determines the result: rows that are equal in it must also have the same arguments."""
     order, args = [resolve(key.expr) for key in check.order], [resolve(arg) for arg in check.args]
     keys = set(order)

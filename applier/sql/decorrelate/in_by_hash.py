@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from applier.functions.aggregates.aggregates import COUNT
+from applier.functions.aggregates.aggregates import COUNT_CALL
 from applier.plan.expr import BOOL, BoolOp, Case, Const, Expr, IsNull, Logic, nullable
 from applier.plan.nodes import Node, fields
 from applier.sql.bound.conditions import split_conjunction
@@ -30,11 +30,11 @@ def join_in_by_hash(decorrelator: Decorrelator, outer: OuterRows, dependent: Dep
     (ours, theirs), rows = compared[0], inner.node
     outer_values, keys = tuple(value for value, _ in pairs), tuple(key for _, key in pairs)
     node, (equal,) = join_group_results(
-        outer.node, DomainGroups(rows, (*keys, theirs), (*outer_values, ours), 0), (COUNT,)
+        outer.node, DomainGroups(rows, (*keys, theirs), (*outer_values, ours), 0), (COUNT_CALL,)
     )
     branches: list[tuple[Expr, Expr]] = [(greater_than(equal), Const(True, BOOL))]
     if nullable(ours) or nullable(theirs):
-        calls = (COUNT, replace(COUNT, filter=IsNull(theirs, False, BOOL)))
+        calls = (COUNT_CALL, replace(COUNT_CALL, filter=IsNull(theirs, False, BOOL)))
         node, (any_, nulls) = join_group_results(node, DomainGroups(rows, keys, outer_values, 0), calls)
         compared_null = BoolOp(Logic.AND, (IsNull(ours, False, BOOL), greater_than(any_)), BOOL)
         branches.append((BoolOp(Logic.OR, (compared_null, greater_than(nulls)), BOOL), Const(None, BOOL)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from applier.functions.aggregates.aggregates import COUNT
+from applier.functions.aggregates.aggregates import COUNT_CALL
 from applier.functions.entry import extreme
 from applier.plan.expr import BOOL, BoolOp, Call, Const, Expr, Logic
 from applier.plan.nodes import Aggregate, ColumnName, Filter, Node, Project, Repeat, UnionAll, fields, named
@@ -66,19 +66,21 @@ def _combine_by_counts(operation: SetOp, left: Node, right: Node) -> Node:
         tagged,
         bound_columns(tagged)[:width],
         (
-            replace(COUNT, filter=is_left),
-            replace(COUNT, filter=BoolOp(Logic.NOT, (is_left,), BOOL)),
+            replace(COUNT_CALL, filter=is_left),
+            replace(COUNT_CALL, filter=BoolOp(Logic.NOT, (is_left,), BOOL)),
         ),
     )
     *_, ours, theirs = bound_columns(counts)
-    zero = Const(0, COUNT.type)
+    zero = Const(0, COUNT_CALL.type)
     both = operation.kind is SetKind.INTERSECT
     node: Node
     if operation.keeps_duplicates:
         left_over = Call(
-            extreme("GREATEST", "int8"), (Call("int8mi(int8,int8)", (ours, theirs), COUNT.type), zero), COUNT.type
+            extreme("GREATEST", "int8"),
+            (Call("int8mi(int8,int8)", (ours, theirs), COUNT_CALL.type), zero),
+            COUNT_CALL.type,
         )
-        smaller = Call(extreme("LEAST", "int8"), (ours, theirs), COUNT.type)
+        smaller = Call(extreme("LEAST", "int8"), (ours, theirs), COUNT_CALL.type)
         node = Repeat(counts, smaller if both else left_over)
     else:
         in_left = Call("int8gt(int8,int8)", (ours, zero), BOOL)

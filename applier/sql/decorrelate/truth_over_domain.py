@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applier.functions.aggregates.aggregates import COUNT
+from applier.functions.aggregates.aggregates import COUNT_CALL
 from applier.plan.expr import Col, Expr
 from applier.plan.nodes import Node
 from applier.sql.bound.columns import ComputedCol, OuterCol, ResultCol
@@ -22,7 +22,7 @@ def join_truth_over_domain(
     result = evaluate(decorrelator, outer, dependent)
     groups = group_by_domain(result)
     if dependent.test is None:
-        node, (count,) = join_group_results(outer.node, groups, (COUNT,))
+        node, (count,) = join_group_results(outer.node, groups, (COUNT_CALL,))
         return node, greater_than(count, dependent.skipped)
     test = _test_over_domain(dependent.test, outer, result)
     return join_any_or_all(outer.node, groups, test, every=dependent.kind is DependentKind.ALL)

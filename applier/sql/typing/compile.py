@@ -18,7 +18,7 @@ from applier.functions.entry import UnsuitableArguments, extreme, literal_text
 from applier.functions.json.jsonpath import takes_path
 from applier.functions.text.regex import from_similar
 from applier.plan.expr import BOOL, BoolOp, Call, Case, Coalesce, Const, Expr, IsNull, Logic, ValueType
-from applier.sql.catalog_snapshot import FIRST_USER_OID, CatalogSnapshot
+from applier.sql.catalog_snapshot import CatalogSnapshot
 from applier.sql.pg_tree import tree, walk
 from applier.sql.pg_tree.fields import unknown
 from applier.sql.refusal import Reason, Refused
@@ -38,6 +38,7 @@ from applier.sql.typing.json_expressions import compile_is_json, compile_json_co
 from applier.sql.typing.json_paths import compile_json_path
 from applier.sql.typing.lookup import check_collation, check_unchanged, describe_call, find_entry, refuse_unlisted
 from applier.sql.typing.unify import unify
+from shared_schema.pg_types import FIRST_USER_OID
 
 Resolved = Mapping[int, Expr]
 """Parts of an expression, by identity, that are values of the node below."""

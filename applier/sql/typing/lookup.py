@@ -6,9 +6,10 @@ from typing import assert_never
 
 from applier.functions.allow_list import ENTRIES
 from applier.functions.entry import CollationNeed, Entry
-from applier.sql.catalog_snapshot import FIRST_USER_OID, CatalogSnapshot, FunctionInfo, Volatility
+from applier.sql.catalog_snapshot import CatalogSnapshot, FunctionInfo, Volatility
 from applier.sql.pg_tree import tree
 from applier.sql.refusal import Reason, Refused
+from shared_schema.pg_types import FIRST_USER_OID
 
 CallNode = tree.FuncExpr | tree.AnyOfList | tree.ScalarArrayOpExpr
 _TIME_FUNCTIONS = frozenset(

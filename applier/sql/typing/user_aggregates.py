@@ -13,13 +13,14 @@ from applier.functions.aggregates.folds import is_order_free
 from applier.functions.entry import UnsuitableArguments
 from applier.functions.output_text import input_physical_type
 from applier.plan.expr import Case, Col, Expr, Fold, ValueType, Widen
-from applier.sql.catalog_snapshot import FIRST_USER_OID, AggregateInfo, CatalogSnapshot
+from applier.sql.catalog_snapshot import AggregateInfo, CatalogSnapshot
 from applier.sql.pg_tree import tree
 from applier.sql.refusal import Reason, Refused
 from applier.sql.typing.casts import OTHER_TYPE
 from applier.sql.typing.compile import compile_expression
 from applier.sql.typing.lookup import check_unchanged
 from applier.sql.typing.unify import unify
+from shared_schema.pg_types import FIRST_USER_OID
 
 _HINT = "its functions are not known to be equal in Spark; use built-in aggregates, or FULL mode"
 

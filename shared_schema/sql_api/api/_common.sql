@@ -54,3 +54,20 @@ BEGIN
     END IF;
     RETURN st;
 END $$;
+
+-- Lets every role that may read a table of the catalog read relations of the catalog too. For what an upgrade creates: a
+-- role that was granted all tables before it would lack these.
+CREATE OR REPLACE FUNCTION pgtrickle._grant_to_readers_of(known regclass, VARIADIC created regclass[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    reader text;
+    name   regclass;
+BEGIN
+    FOR reader IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
+                  FROM pg_class c, aclexplode(c.relacl) a
+                  WHERE c.oid = known AND a.privilege_type = 'SELECT' AND a.grantee <> c.relowner LOOP
+        FOREACH name IN ARRAY created LOOP
+            EXECUTE format('GRANT SELECT ON %s TO %s', name, reader);
+        END LOOP;
+    END LOOP;
+END $$;

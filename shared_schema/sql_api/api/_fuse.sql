@@ -43,6 +43,7 @@ SELECT s.pgt_id, b.pgt_id IS NOT NULL AS is_blown, t.held_by, t.held_since, t.un
 FROM pgtrickle.pgt_stream_tables s
 LEFT JOIN origin b ON b.pgt_id OPERATOR(pg_catalog.=) s.pgt_id AND b.is_blown
 LEFT JOIN told t ON t.pgt_id OPERATOR(pg_catalog.=) s.pgt_id;
+SELECT pgtrickle._grant_to_readers_of('pgtrickle.pgt_stream_tables', 'pgtrickle._fuse_states');
 
 CREATE OR REPLACE FUNCTION pgtrickle._is_fuse_blown(st pgtrickle.pgt_stream_tables) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -50,14 +50,4 @@ CROSS JOIN LATERAL (
     WHERE m.moment OPERATOR(pg_catalog.<=) (k.source_now OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => 1))) t;
 
 -- The functions that only look run with the caller's rights: readers of the status may read this too.
-DO $$
-DECLARE
-    reader text;
-BEGIN
-    FOR reader IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
-                  FROM pg_class c, aclexplode(c.relacl) a
-                  WHERE c.oid = 'pgtrickle.pgt_consumer_beats'::regclass AND a.privilege_type = 'SELECT'
-                    AND a.grantee <> c.relowner LOOP
-        EXECUTE format('GRANT SELECT ON pgtrickle._source_clock, pgtrickle._freshness TO %s', reader);
-    END LOOP;
-END $$;
+SELECT pgtrickle._grant_to_readers_of('pgtrickle.pgt_consumer_beats', 'pgtrickle._source_clock', 'pgtrickle._freshness');

@@ -12,14 +12,4 @@ FROM pgtrickle.pgt_stream_tables s LEFT JOIN pgtrickle.pgt_runtime t
     ON t.pgt_id OPERATOR(pg_catalog.=) s.pgt_id AND t.pace_version OPERATOR(pg_catalog.=) s.pace_version;
 
 -- sla_summary() and quick_health run with the caller's rights: readers of the status may read this too.
-DO $$
-DECLARE
-    reader text;
-BEGIN
-    FOR reader IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
-                  FROM pg_class c, aclexplode(c.relacl) a
-                  WHERE c.oid = 'pgtrickle.pgt_runtime'::regclass AND a.privilege_type = 'SELECT'
-                    AND a.grantee <> c.relowner LOOP
-        EXECUTE format('GRANT SELECT ON pgtrickle._tiers TO %s', reader);
-    END LOOP;
-END $$;
+SELECT pgtrickle._grant_to_readers_of('pgtrickle.pgt_runtime', 'pgtrickle._tiers');

@@ -1,13 +1,19 @@
 -- A dry run of a new query: a canary is maintained beside the stream table, on the same schedule and with the same options,
 -- and is seen by nobody else: no topic, no Delta table, no grants. What differs is compared at one frontier.
 
--- Returns the canary of a stream table.
+-- The canary of a stream table, if it has one. Not what is built to replace it.
+CREATE OR REPLACE FUNCTION pgtrickle._find_canary(stream_table bigint) RETURNS SETOF pgtrickle.pgt_stream_tables
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT * FROM pgtrickle.pgt_stream_tables s WHERE s.canary_of = stream_table AND s.replaces IS NULL
+$$;
+
+-- Returns the canary of a stream table, which must have one.
 CREATE OR REPLACE FUNCTION pgtrickle._canary_of(st pgtrickle.pgt_stream_tables) RETURNS pgtrickle.pgt_stream_tables
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     canary pgtrickle.pgt_stream_tables;
 BEGIN
-    SELECT * INTO canary FROM pgtrickle.pgt_stream_tables s WHERE s.canary_of = st.pgt_id AND s.replaces IS NULL;
+    SELECT * INTO canary FROM pgtrickle._find_canary(st.pgt_id);
     IF canary.pgt_id IS NULL THEN
         RAISE EXCEPTION 'stream table % has no canary', st.pgt_relid::regclass
             USING HINT = format('SELECT pgtrickle.canary_begin(%L, new_query => …) begins one.', st.pgt_relid::regclass),
@@ -52,7 +58,7 @@ BEGIN
     ELSIF st.canary_of IS NOT NULL OR st.replaces IS NOT NULL THEN
         RAISE EXCEPTION '% is itself the trial of a new query', name
             USING HINT = 'Begin the canary of the stream table that it belongs to.', ERRCODE = 'object_in_use';
-    ELSIF EXISTS (SELECT FROM pgtrickle.pgt_stream_tables s WHERE s.canary_of = st.pgt_id) THEN
+    ELSIF EXISTS (SELECT FROM pgtrickle._find_canary(st.pgt_id)) THEN
         RAISE EXCEPTION 'stream table % has a canary already', name
             USING HINT = format('SELECT pgtrickle.canary_promote(%L) or pgtrickle.canary_cancel(%1$L) ends it.', name),
                   ERRCODE = 'duplicate_object';
@@ -166,8 +172,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            f.frontier IS NOT NULL AND f.frontier IS NOT DISTINCT FROM g.frontier
            AND pgtrickle._not_of_its_query(s) IS NULL AND pgtrickle._not_of_its_query(c) IS NULL, c.original_query,
            c.last_error_message
-    FROM pgtrickle.pgt_stream_tables c JOIN pgtrickle.pgt_stream_tables s ON s.pgt_id = c.canary_of
+    FROM pgtrickle.pgt_stream_tables s CROSS JOIN LATERAL pgtrickle._find_canary(s.pgt_id) c
     LEFT JOIN pgtrickle.pgt_frontiers f ON f.pgt_id = s.pgt_id LEFT JOIN pgtrickle.pgt_frontiers g ON g.pgt_id = c.pgt_id
-    WHERE c.replaces IS NULL ORDER BY 1
+    ORDER BY 1
 $$;
 COMMENT ON FUNCTION pgtrickle.canary_status IS 'List the canaries, with both frontiers and whether they can be compared now.';

@@ -159,6 +159,7 @@ SELECT a.name, a.samples, a.slope, a.intercept, a.r2, a.compute_slope, a.write_s
 FROM pgtrickle._cost_advice() a;
 COMMENT ON VIEW pgtrickle.df_threshold_advice IS
     'What a differential refresh costs per stream table (milliseconds = intercept + slope * change rows), what a full one costs, which auto_threshold follows, and with self-monitoring how many refreshes were unusually slow.';
+SELECT pgtrickle._grant_to_readers_of('pgtrickle.pgt_refresh_history', 'pgtrickle.df_threshold_advice');
 
 CREATE OR REPLACE FUNCTION pgtrickle.recommend_refresh_mode(
     name text DEFAULT NULL, search_path text DEFAULT pg_catalog.current_setting('search_path'))

@@ -166,14 +166,17 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     FROM all_gates g LEFT JOIN pgtrickle.pgt_held_positions p USING (kind, gate, closed_lsn) ORDER BY 1, 2
 $$;
 
--- Changes with every gate and group that is closed or opened, and with the names of their sources; NULL while there are none.
+-- Changes with every gate and group that is closed or opened, with the names of their sources, and with the watermarks of a
+-- group that has parted; NULL while there are none.
 CREATE OR REPLACE FUNCTION pgtrickle._gates_version() RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT md5(string_agg(v.line, '|' ORDER BY v.line)) FROM (
         SELECT concat_ws(' ', g.source_relid, pgtrickle._source_name(g.source_relid), g.gated, g.gate_lsn, g.ungate_lsn) FROM pgtrickle.pgt_source_gates g
         UNION ALL
         SELECT concat_ws(' ', quote_literal(w.group_name), w.source_relids, w.aligned, w.parted_lsn, w.aligned_lsn,
-                         (SELECT string_agg(pgtrickle._source_name(r), ' ') FROM unnest(w.source_relids) r))
+                         (SELECT string_agg(pgtrickle._source_name(r), ' ') FROM unnest(w.source_relids) r),
+                         CASE WHEN NOT w.aligned THEN (SELECT string_agg(extract(epoch FROM m.watermark)::text, ' ' ORDER BY m.source_relid)
+                                                       FROM pgtrickle.pgt_watermarks m WHERE m.source_relid = ANY (w.source_relids)) END)
         FROM pgtrickle.pgt_watermark_groups w WHERE w.parted_lsn IS NOT NULL) v(line)
 $$;
 

@@ -40,6 +40,14 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
        AND clock_timestamp() > coalesce(next_refresh_at, '-infinity') + interval '30 s'
 $$;
 
+-- How stale a stream table may be: its SLA, else until 30 s after its next refresh is due. NULL where nothing refreshes it on purpose.
+CREATE OR REPLACE FUNCTION pgtrickle._allowed_staleness(
+    status text, tier text, sla interval, staleness interval, next_refresh_at timestamptz) RETURNS interval
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN status <> 'PAUSED' AND tier <> 'frozen'
+                THEN coalesce(sla, greatest(staleness + (next_refresh_at - clock_timestamp()), interval '0') + interval '30 s') END
+$$;
+
 -- How bad the lag of the slot is, by the settings that the programs use for their alerts.
 CREATE OR REPLACE FUNCTION pgtrickle._slot_lag_severity(lag_bytes numeric) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$

@@ -51,6 +51,23 @@ BEGIN
     END LOOP;
 END $$;
 
+-- Runs a call for one of several stream tables, with its name as $1, the options as $2 and the caller's search path as $3. An
+-- error says that nothing was done, and because of which.
+CREATE OR REPLACE FUNCTION pgtrickle._do_for_one(
+    name text, outcome text, call text, options jsonb DEFAULT NULL, caller_path text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    message  text;
+    detail   text;
+    hint     text;
+BEGIN
+    EXECUTE call USING name, options, caller_path;
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+    RAISE EXCEPTION 'no stream table was %, because of %: %', outcome, name, message
+        USING HINT = concat_ws(' ', nullif(detail, ''), nullif(hint, '')), ERRCODE = SQLSTATE;
+END $$;
+
 CREATE OR REPLACE FUNCTION pgtrickle.bulk_alter_stream_tables(
     names text[], options jsonb, search_path text DEFAULT pg_catalog.current_setting('search_path')) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -78,20 +95,8 @@ BEGIN
     END IF;
     SELECT string_agg(format('%I => ($2 ->> %L)::%s', k, k, known ->> k), ', ') INTO given FROM jsonb_object_keys(options) k;
     FOR st IN SELECT * FROM pgtrickle._named(names, search_path) LOOP
-        BEGIN
-            EXECUTE format('SELECT pgtrickle.alter_stream_table($1, %s, search_path => $3)', given)
-                USING format('%I.%I', st.pgt_schema, st.pgt_name), options, search_path;
-        EXCEPTION WHEN OTHERS THEN
-            DECLARE
-                message  text;
-                detail   text;
-                hint     text;
-            BEGIN
-                GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-                RAISE EXCEPTION 'no stream table was altered, because of %.%: %', quote_ident(st.pgt_schema), quote_ident(st.pgt_name), message
-                    USING HINT = concat_ws(' ', nullif(detail, ''), nullif(hint, '')), ERRCODE = SQLSTATE;
-            END;
-        END;
+        PERFORM pgtrickle._do_for_one(format('%I.%I', st.pgt_schema, st.pgt_name), 'altered', format(
+            'SELECT pgtrickle.alter_stream_table($1, %s, search_path => $3)', given), options, search_path);
         altered := altered + 1;
     END LOOP;
     RETURN altered;
@@ -121,28 +126,16 @@ BEGIN
     END IF;
     FOR st IN
         -- A reader has fewer readers than what it reads: it goes first.
-        SELECT s.pgt_id, s.pgt_relid, (SELECT count(*) FROM pgtrickle._readers_of(s.pgt_relid)) AS readers
+        SELECT s.pgt_id, format('%I.%I', s.pgt_schema, s.pgt_name) AS name
         FROM pgtrickle.pgt_stream_tables s
         WHERE s.pgt_id = ANY (listed) OR s.pgt_id IN (
             SELECT r.pgt_id FROM pgtrickle.pgt_stream_tables l, pgtrickle._readers_of(l.pgt_relid) r WHERE l.pgt_id = ANY (listed))
-        ORDER BY 3, 1
+        ORDER BY (SELECT count(*) FROM pgtrickle._readers_of(s.pgt_relid)), s.pgt_id
     LOOP
         dropped := dropped + 1;
         -- A canary has gone with its stream table.
         CONTINUE WHEN NOT EXISTS (SELECT FROM pgtrickle.pgt_stream_tables s WHERE s.pgt_id = st.pgt_id);
-        BEGIN
-            PERFORM pgtrickle._drop_one(st.pgt_id);
-        EXCEPTION WHEN OTHERS THEN
-            DECLARE
-                message  text;
-                detail   text;
-                hint     text;
-            BEGIN
-                GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-                RAISE EXCEPTION 'no stream table was dropped, because of %: %', st.pgt_relid::regclass, message
-                    USING HINT = concat_ws(' ', nullif(detail, ''), nullif(hint, '')), ERRCODE = SQLSTATE;
-            END;
-        END;
+        PERFORM pgtrickle._do_for_one(st.name, 'dropped', format('SELECT pgtrickle._drop_one(%s)', st.pgt_id));
     END LOOP;
     RETURN dropped;
 END $$;

@@ -43,14 +43,4 @@ COMMENT ON VIEW pgtrickle.quick_health IS
     'One row: OK, WARNING or ERROR as the worst line of health_check(), how many stream tables are in which state or not equal to their query, the lag of the slot, whether both programs work, and the worst staleness.';
 
 -- Readers of the status may read this too.
-DO $$
-DECLARE
-    reader text;
-BEGIN
-    FOR reader IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
-                  FROM pg_class c, aclexplode(c.relacl) a
-                  WHERE c.oid = 'pgtrickle.pgt_consumer_beats'::regclass AND a.privilege_type = 'SELECT'
-                    AND a.grantee <> c.relowner LOOP
-        EXECUTE format('GRANT SELECT ON pgtrickle.quick_health TO %s', reader);
-    END LOOP;
-END $$;
+SELECT pgtrickle._grant_to_readers_of('pgtrickle.pgt_consumer_beats', 'pgtrickle.quick_health');

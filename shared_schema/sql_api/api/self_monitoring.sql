@@ -51,7 +51,6 @@ CREATE OR REPLACE FUNCTION pgtrickle.setup_self_monitoring() RETURNS TABLE (name
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     wanted  record;
-    reader  text;
     pub     text := pgtrickle._setting('publication');
 BEGIN
     IF NOT has_schema_privilege('pgtrickle', 'CREATE') THEN
@@ -76,12 +75,7 @@ BEGIN
             PERFORM pgtrickle.create_stream_table(name, wanted.query, '30s', search_path => 'pg_catalog');
             EXECUTE format('COMMENT ON TABLE %s IS %L', name, wanted.description);
             -- Readers of the history may read what is made of it.
-            FOR reader IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
-                          FROM pg_class c, aclexplode(c.relacl) a
-                          WHERE c.oid = 'pgtrickle.pgt_refresh_history'::regclass AND a.privilege_type = 'SELECT'
-                            AND a.grantee <> c.relowner LOOP
-                EXECUTE format('GRANT SELECT ON %s TO %s', name, reader);
-            END LOOP;
+            PERFORM pgtrickle._grant_to_readers_of('pgtrickle.pgt_refresh_history', name::regclass);
         END IF;
         RETURN NEXT;
     END LOOP;

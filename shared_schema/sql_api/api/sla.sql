@@ -66,26 +66,31 @@ COMMENT ON FUNCTION pgtrickle.set_stream_table_sla IS
 -- waited for that are too old by now counts as one more: a stream table that rests has no refresh that would say so.
 CREATE OR REPLACE FUNCTION pgtrickle.sla_summary()
 RETURNS TABLE (name text, sla interval, tier text, refreshes bigint, p50_ms double precision, p99_ms double precision,
-               breaches bigint, error_budget double precision, is_broken boolean)
+               breaches bigint, error_budget_remaining double precision, is_broken boolean,
+               freshness_lag_s double precision, error_rate double precision)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('%I.%I', s.pgt_schema, s.pgt_name), t.sla, t.tier, h.refreshes, h.p50_ms, h.p99_ms,
            h.breaches + late.refreshes,
            CASE WHEN h.refreshes + late.refreshes = 0 THEN 1.0
                 ELSE greatest(0.0, 1 - (h.breaches + late.refreshes) / (0.01 * (h.refreshes + late.refreshes))) END,
-           late.refreshes > 0
+           late.refreshes > 0, date_part('epoch', f.staleness),
+           coalesce(h.failures::double precision / nullif(h.attempts, 0), 0)
     FROM pgtrickle.pgt_stream_tables s
     JOIN pgtrickle._tiers t USING (pgt_id)
     LEFT JOIN pgtrickle._freshness f USING (pgt_id)
     CROSS JOIN LATERAL (SELECT CASE WHEN f.staleness > t.sla THEN 1 ELSE 0 END AS refreshes) late
     CROSS JOIN LATERAL (
-        SELECT count(*) AS refreshes, count(*) FILTER (WHERE r.freshness_ms > r.sla_ms) AS breaches,
-               percentile_cont(0.5) WITHIN GROUP (ORDER BY r.freshness_ms) AS p50_ms,
-               percentile_cont(0.99) WITHIN GROUP (ORDER BY r.freshness_ms) AS p99_ms
+        SELECT count(*) FILTER (WHERE j.is_judged) AS refreshes,
+               count(*) FILTER (WHERE j.is_judged AND r.freshness_ms > r.sla_ms) AS breaches,
+               percentile_cont(0.5) WITHIN GROUP (ORDER BY r.freshness_ms) FILTER (WHERE j.is_judged) AS p50_ms,
+               percentile_cont(0.99) WITHIN GROUP (ORDER BY r.freshness_ms) FILTER (WHERE j.is_judged) AS p99_ms,
+               count(*) FILTER (WHERE r.status = 'FAILED') AS failures,
+               count(*) FILTER (WHERE r.action <> 'SKIP') AS attempts
         FROM pgtrickle.pgt_refresh_history r
-        WHERE r.pgt_id = s.pgt_id AND r.freshness_ms IS NOT NULL AND r.sla_ms IS NOT NULL AND r.status = 'COMPLETED'
-          AND r.start_time >= now() - make_interval(hours => pgtrickle._setting('sla_window_hours')::int)) h
+        CROSS JOIN LATERAL (SELECT r.freshness_ms IS NOT NULL AND r.sla_ms IS NOT NULL AND r.status = 'COMPLETED' AS is_judged) j
+        WHERE r.pgt_id = s.pgt_id AND r.start_time >= now() - make_interval(hours => pgtrickle._setting('sla_window_hours')::int)) h
     WHERE s.freshness_deadline_ms IS NOT NULL AND s.replaces IS NULL
     ORDER BY 1
 $$;
 COMMENT ON FUNCTION pgtrickle.sla_summary IS
-    'For each stream table with an SLA: how old its rows became within sla_window_hours, how often that broke the SLA of that time, and the share of the error budget (1 of 100 refreshes) that is left. Rows that are too old now count as one breach more. p50 and p99 are NULL where nothing was refreshed.';
+    'For each stream table with an SLA: how old its rows became within sla_window_hours, how often that broke the SLA of that time, and the share of the error budget (1 of 100 refreshes) that is left. Rows that are too old now count as one breach more. p50 and p99 are NULL where nothing was refreshed. freshness_lag_s is how old the rows are now, error_rate the share of refreshes within the window that failed.';

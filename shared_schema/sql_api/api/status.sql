@@ -34,6 +34,7 @@ LEFT JOIN LATERAL (
     FROM pgtrickle.pgt_writes p WHERE p.pgt_id OPERATOR(pg_catalog.=) s.pgt_id) w ON true;
 COMMENT ON VIEW pgtrickle.pg_stat_stream_tables IS
     'One row per stream table: its status, frontier, staleness, tier and schedule, how it was refreshed last and why, the rows of its refreshes, its last error, and the progress of a long write.';
+SELECT pgtrickle._grant_to_readers_of('pgtrickle.pgt_stream_tables', 'pgtrickle.pg_stat_stream_tables');
 
 CREATE OR REPLACE FUNCTION pgtrickle.pgt_status()
 RETURNS TABLE (name text, status text, refresh_mode text, is_populated boolean, schedule text,

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from psycopg import errors, sql
 
-from applier.catalog.install import install_catalog, uninstall_catalog
+from applier.catalog.install import install_catalog, migrations, uninstall_catalog
 from applier.cli import main
 from applier.errors import InstallError
 from cdc_consumer.wal.catalog import stored_settings
@@ -274,3 +274,42 @@ def test_no_superuser_is_needed_and_others_may_do_nothing(db: Connection, databa
         ):
             with pytest.raises(errors.InsufficientPrivilege):
                 connection.execute(statement.encode())
+
+
+READERS = ("pgt_status()", "health_check()", "fuse_status()", "sla_summary()", "source_gates()", "canary_status()")
+
+
+@pytest.mark.parametrize("version", [0, 6], ids=["the views are new", "everything after the first version is new"])
+def test_who_was_granted_before_an_upgrade_may_read_what_it_brings(
+    db: Connection, roles: dict[str, str], version: int
+) -> None:
+    """A role that has SELECT on all tables of the schema has it on those that an upgrade creates, too."""
+    everything = (
+        "SELECT c.oid::regclass::text FROM pg_class c WHERE c.relnamespace = 'pgtrickle'::regnamespace"
+        ' AND c.relkind = ANY (%s::"char"[]) ORDER BY 1'
+    )
+    if version:
+        db.execute("CREATE SCHEMA pgtrickle")
+        db.execute("CREATE TABLE pgtrickle.pgt_schema_version (version int, name text, applied_at timestamptz)")
+        for number, file in migrations().items():
+            if number <= version:
+                db.execute(file.read_bytes())
+                db.execute("INSERT INTO pgtrickle.pgt_schema_version VALUES (%s, %s, now())", (number, file.name))
+    else:
+        install_catalog(db)
+        for (view,) in db.execute(everything, ("{v}",)).fetchall():
+            db.execute(f"DROP VIEW IF EXISTS {view} CASCADE".encode())
+    reader = sql.Identifier(roles["trickle_reader"])
+    db.execute(sql.SQL("GRANT USAGE ON SCHEMA pgtrickle TO {}").format(reader))
+    db.execute(sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA pgtrickle TO {}").format(reader))
+    install_catalog(db)
+    views = [str(row[0]) for row in db.execute(everything, ("{v}",)).fetchall()]
+    assert len(views) > 6
+    db.execute(sql.SQL("SET ROLE {}").format(reader))
+    refused = []
+    for readable in [*views, *(f"pgtrickle.{function}" for function in READERS)]:
+        try:
+            db.execute(f"SELECT * FROM {readable}".encode()).fetchall()
+        except errors.InsufficientPrivilege as error:
+            refused.append(f"{readable}: {error.diag.message_primary}")
+    assert refused == []

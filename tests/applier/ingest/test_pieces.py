@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-from applier.ingest.pieces import SCHEMA, LeftOut, read_pieces, split_left_out
+from applier.ingest.pieces import MESSAGE_SCHEMA, LeftOut, read_pieces, split_left_out
 from applier.ingest.stream import ClientOptions
 from applier.spark.session import count_jobs
 from tests.fixtures.kafka import KafkaBroker
@@ -74,7 +74,7 @@ def test_pieces_are_limited_and_whole(spark: SparkSession, kafka: KafkaBroker, t
             found[topic, partition].append(value)
         assert found == sent
         for piece in pieces:
-            assert piece.schema.equals(SCHEMA)
+            assert piece.schema.equals(MESSAGE_SCHEMA)
             sizes = [len(value or b"") for value in piece["value"].to_pylist()]
             # The tasks of one micro-batch, two here, may each go beyond it by the message at hand.
             assert sum(sizes) - 2 * max(sizes, default=0) < most

@@ -62,7 +62,7 @@ def test_one_round_is_not_a_recursion(spark: SparkSession, monkeypatch: pytest.M
 
 
 def test_a_recursion_without_an_end_is_an_error(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fixpoint, "MAX_ROUNDS", 5)
+    monkeypatch.setattr(fixpoint, "MAX_FIXPOINT_ROUNDS", 5)
     inputs = _inputs(spark, [], [(1, 2), (2, 1)])
     with pytest.raises(CalculationError, match="does not end within 5 rounds"):
         collected(spark, incrementalize.snapshot(PATHS, Side.AFTER, inputs))

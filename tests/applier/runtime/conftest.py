@@ -57,7 +57,7 @@ from applier.sinks.postgres.committed_rows import CommittedRows
 from applier.sinks.postgres.progressive import EarlyParts
 from applier.sinks.postgres.sink import PostgresSink
 from applier.sinks.postgres.transaction import TICK_LOCK_TIMEOUT_MS, Cursor, WriteSession, prepare_write_session
-from applier.sinks.staging.staged_delta import PREFIX
+from applier.sinks.staging.staged_delta import STAGED_PREFIX
 from applier.sinks.staging.staging import Staging
 from applier.state.store import StateStore
 from applier.trace.store import TraceStore
@@ -216,7 +216,7 @@ class Ticks:
 
     def staged_tables(self) -> int:
         query = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND starts_with(relname, %s)"
-        found = self.lab.connection.execute(query, (PREFIX,)).fetchone()
+        found = self.lab.connection.execute(query, (STAGED_PREFIX,)).fetchone()
         return int(found[0]) if found else -1
 
     def statuses(self) -> dict[str, str]:

@@ -14,11 +14,13 @@ import psycopg
 from applier import metrics
 from applier.catalog.beats import BeatStore
 from applier.catalog.database import Database
+from applier.catalog.service import open_alert_sender
 from applier.ingest.source_clock import SourceClock
 from applier.runtime.beats import Beats
 from applier.runtime.condition import ApplierCondition
 from applier.runtime.stream_table_watch import AlertThresholds
 from applier.trace.store import TraceStore
+from shared_schema.alert_sender import AlertSender
 from shared_schema.alerts import START_GRACE_S
 from shared_schema.slot_lag import SlotLagThresholds
 from tests.applier.runtime.conftest import FEW, Ticks, change, create
@@ -30,19 +32,26 @@ SLOT = "alerting"
 
 
 @contextmanager
-def beating(ticks: Ticks, since_start_s: float = 0.0, consumer_problem: str | None = None) -> Iterator[None]:
-    """Let an applier beat that was started some time ago."""
+def beating(
+    ticks: Ticks,
+    alerts: AlertSender,
+    since_start_s: float = 0.0,
+    consumer_problem: str | None = None,
+    reader_waits_s: float = 0.0,
+) -> Iterator[None]:
+    """Let an applier beat that was started some time ago; what it alerted before is in the cooldown of its sender."""
     database = Database(ticks.lab.url)
     condition = ApplierCondition()
     condition.hear_beat(time.monotonic() + 600, consumer_problem)
     began = time.monotonic()
     beats = Beats(
-        BeatStore(database, SLOT),
+        BeatStore(database, SLOT, alerts=alerts),
         lambda: NotImplemented,
         condition,
         SourceClock(),
         thresholds=lambda: AlertThresholds(1, SlotLagThresholds(0, 0)),
         buffered_rows=lambda: sum(trace.overlay_volume for trace in ticks.lab.traces),
+        reader_waits_s=lambda: reader_waits_s,
         monotonic=lambda: time.monotonic() + (since_start_s if time.monotonic() - began > 0.5 else 0.0),
     )
     stopping = threading.Event()
@@ -74,7 +83,7 @@ def heard(listener: Connection, timeout_s: float, expected: int = 100) -> list[t
 
 
 def test_what_the_applier_sees_every_second(make_ticks: Callable[..., Ticks]) -> None:
-    ticks = make_ticks()
+    ticks, sender = make_ticks(), open_alert_sender(lambda: 300.0)
     db = ticks.lab.connection
     names = ("frozen", "asked", "late", "blown", "gone")
     create(ticks, **dict.fromkeys(names, FEW))
@@ -83,7 +92,7 @@ def test_what_the_applier_sees_every_second(make_ticks: Callable[..., Ticks]) ->
     db.execute("SELECT pg_logical_emit_message(false, 'x', 'y')")
     counted = metrics.ALERTS.labels("stale_data")._value.get()
     with listening(ticks) as listener:
-        with beating(ticks):
+        with beating(ticks, sender):
             assert heard(listener, 1.5) == [], "nothing happened yet"
         # While no applier runs.
         db.execute("SELECT pgtrickle.alter_stream_table('frozen', tier => 'frozen')")
@@ -98,17 +107,18 @@ def test_what_the_applier_sees_every_second(make_ticks: Callable[..., Ticks]) ->
             " fuse_blown_at = clock_timestamp() - interval '400 s' WHERE pgt_name = 'blown'"
         )
         change(ticks)
-        with beating(ticks, consumer_problem="it is away"):
+        with beating(ticks, sender, consumer_problem="it is away", reader_waits_s=31):
             # The silence, and what is late, may be the start itself.
             assert heard(listener, 2.5) == [
                 ("buffer_growth_warning", ""),
+                ("change_buffer_backpressure", ""),
                 ("frozen_tier_skip", "frozen"),
                 ("reinitialize_needed", "asked"),
                 ("slot_lag_warning", ""),
             ]
         # The next start repeats no change, and a lost session costs nothing.
         lasting = [("fuse_blown_reminder", "blown"), ("stale_data", "late"), ("stream_silent", "")]
-        with beating(ticks, START_GRACE_S, "it is away"):
+        with beating(ticks, sender, START_GRACE_S, "it is away"):
             assert heard(listener, 20, 3) == lasting
             db.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -117,7 +127,7 @@ def test_what_the_applier_sees_every_second(make_ticks: Callable[..., Ticks]) ->
             db.execute("SELECT pgtrickle.resume_stream_table('gone')")
             assert next_alert(listener, "resumed", "public.gone", 20)["was"] == "PAUSED"
             assert heard(listener, 1.5) == []
-        with beating(ticks):
+        with beating(ticks, sender):
             assert heard(listener, 20, 1) == [("stream_back", "")], "it was back while no applier ran"
     assert metrics.ALERTS.labels("stale_data")._value.get() == counted + 1
 

@@ -214,7 +214,7 @@ def test_a_computation_that_ended_the_process(make_ticks: Callable[..., Ticks]) 
     ids = {row.pgt_name: row.pgt_id for row in store.all()}
     assert [store.unfinished_fills(pgt_id) for pgt_id in ids.values()] == [0, 0]
     # As starts leave it that were killed while they computed both, and then one of them alone.
-    for name, ends in (("few", 1), ("of_b", fills.MAX_UNFINISHED)):
+    for name, ends in (("few", 1), ("of_b", fills.MAX_UNFINISHED_FILLS)):
         for _ in range(ends):
             store.begin_fill(ids[name])
         connection.execute("SELECT pgtrickle.reinitialize_stream_table(%s)", (name,))
@@ -292,7 +292,7 @@ def test_a_small_refresh_that_ends_the_process(
             deaths += 1
             assert deaths < 10, ticks.statuses()
             ticks = make_ticks()
-    assert deaths == 2 + fills.MAX_UNFINISHED, "one that nobody watched, one that watched, and three tries"
+    assert deaths == 2 + fills.MAX_UNFINISHED_FILLS, "one that nobody watched, one that watched, and three tries"
     code, message = error_of(ticks, "of_b")
     assert code == "FillCrashed" and "ended 3 times while it computed" in message
     assert ticks.statuses() == {"few": "ACTIVE", "of_b": "SUSPENDED", "more": "ACTIVE"}

@@ -6,6 +6,7 @@ is the result of its query over copies of the tables, made when the log was ther
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -310,11 +311,18 @@ def test_a_watermark_group_holds_who_reads_two_of_its_sources(make_ticks: Callab
     call(restarted, "advance_watermark('b', '2026-01-02 00:00+00')")
     settle(restarted)
     assert differences(restarted, "pairs", "of_a", "of_b") == 0
+    restarted.tables.holds.holdback_timeout_s = lambda: 0
     call(restarted, "advance_watermark('a', '2026-01-03 00:00+00')")
+    tick(restarted)
+    # It comes nearer, and the alert says how far it has got.
+    call(restarted, "advance_watermark('b', '2026-01-02 12:34+00')")
+    restarted.tables.holds.holdback_timeout_s = lambda: 0.001
     tick(restarted)
     call(restarted, "drop_watermark_group('day')")
     restarted = make_ticks()
     settle(restarted)
     assert frontiers(restarted, "of_a", "of_b", "pairs") == {str(restarted.lab.now)}
-    events = re.findall(r'"event": ?"(watermark_\w+)"', " ".join(n.payload for n in connection.notifies(timeout=0.2)))
-    assert events == ["watermark_stuck", "watermark_resumed"] * 2
+    sent = [json.loads(notified.payload) for notified in connection.notifies(timeout=0.2)]
+    of_group = [alert for alert in sent if alert["event"].startswith("watermark_")]
+    assert [alert["event"] for alert in of_group] == ["watermark_stuck", "watermark_resumed"] * 2
+    assert "12:34" in of_group[2]["detail"]

@@ -56,7 +56,7 @@ def test_an_sla_of_30_s_with_a_delay_is_promoted_within_three_cycles_and_goes_ba
         # In time, then the refreshes come late.
         assert [cycle(ticks, after_s) for after_s in (21, 45, 45, 45)] == ["warm", "warm", "warm", "hot"]
         assert [(one["event"], one["sla_ms"]) for one in heard()] == [("predicted_sla_breach", 30_000)]
-    summary = "SELECT tier, refreshes, breaches, p50_ms BETWEEN 45000 AND 60000, error_budget FROM"
+    summary = "SELECT tier, refreshes, breaches, p50_ms BETWEEN 45000 AND 60000, error_budget_remaining FROM"
     assert ask(ticks, f"{summary} pgtrickle.sla_summary()") == ("hot", 4, 3, True, 0.0)
     soon = "SELECT next_refresh_at <= now() + interval '10 s' FROM pgtrickle.pgt_runtime"
     assert ask(ticks, soon) == (True,)

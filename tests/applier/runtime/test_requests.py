@@ -189,7 +189,7 @@ def test_the_thread_survives_whatever_a_question_raises(
         raise RecursionError("a secret")
 
     monkeypatch.setattr(explain_query, "verdict", verdict)
-    monkeypatch.setattr(requests_module, "PAUSE_S", 0.1)
+    monkeypatch.setattr(requests_module, "REQUEST_PAUSE_S", 0.1)
     [(key,)] = db.execute(READ_KEY).fetchall()
     stopping, producer = threading.Event(), Producer(client)
     thread = threading.Thread(target=Requests(prefix, client, Database(database), Thresholds()).run, args=(stopping,))

@@ -88,7 +88,7 @@ def test_a_lost_derivation_is_seen_despite_a_new_one(spark: SparkSession, monkey
 
 
 def test_a_deep_change_is_derived_again(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delete_rederive, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(delete_rederive, "MAX_REDERIVE_ROUNDS", 1)
     _maintain(spark, REACHABLE, [[(0, 1), (1, 2), (2, 3)], [(0, 1), (1, 2), (2, 3), (3, 4)], [(1, 2), (2, 3), (3, 4)]])
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.cdc_consumer.conftest import MakeConsumer
 from tests.cdc_consumer.harness import Connection, Consumer, check, until
+from tests.fixtures.alerts import next_alert
 from tests.fixtures.kafka import KafkaBroker
 
 ROWS = 200_000
@@ -45,6 +46,7 @@ def test_the_broker_is_away_while_a_hot_table_is_written(
         ring_buffer_sources="public.hot", ring_buffer_slots=20_000, ring_spill_folder=folder, wal_sender_timeout_s=4
     )
     db.execute(SCHEMA)
+    db.execute("LISTEN pg_trickle_alert")
     consumer.start()
     db.execute("INSERT INTO hot VALUES (0, 'first')")
     consumer.caught_up()
@@ -57,6 +59,8 @@ def test_the_broker_is_away_while_a_hot_table_is_written(
             last = first + ROWS // 20 - 1
             db.execute(f"INSERT INTO hot SELECT g, 'v' || g FROM generate_series({first}, {last}) g".encode())
         until(lambda: consumer.metric("pg_trickle_cdc_spilled_bytes_total") > 5_000_000, "spilled")
+        alert = next_alert(db, "spill_threshold_exceeded", consumer.prefix, 20)
+        assert alert["severity"] == "warning" and alert["spill_bytes"] > 0 and alert["by"] == "pg-trickle-cdc"
         time.sleep(4.5)  # longer than the server waits for a sign of life
         # The same server process: it got status updates all the time, and nothing unpublished was acknowledged.
         assert sender(db, consumer) == before

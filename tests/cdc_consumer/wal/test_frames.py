@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_consumer.errors import MalformedMessage
-from cdc_consumer.wal.frames import POSTGRES_EPOCH_US, Keepalive, XLogData, decode_frame, encode_status
+from cdc_consumer.pgoutput.decoder import POSTGRES_EPOCH_US
+from cdc_consumer.wal.frames import Keepalive, XLogData, decode_frame, encode_status
 from shared_schema.lsn import LSN_MAX, Lsn
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import promql_parser
 import psycopg
 import pytest
+import yaml
 
 from applier.catalog.beats import BeatStore
 from applier.catalog.database import Database
 from applier.catalog.install import install_catalog
+from applier.ingest.source_clock import SourceClock
+from applier.metrics import STALENESS
+from applier.runtime.beats import Beats
+from applier.runtime.condition import ApplierCondition
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -101,6 +110,84 @@ def test_what_is_held_or_frozen_is_not_stale_and_a_blown_fuse_is_seen(db: Connec
         " fuse_blown_at = clock_timestamp() - interval '400 s'"
     )
     assert [400 <= (read.fuse_blown_s or 0) < 460 for read in store.watched()] == [True]
+    own.close()
+
+
+RULES = Path(__file__).resolve().parents[3] / "deploy" / "prometheus" / "alerts.yml"
+
+
+def rule_of_staleness() -> set[str]:
+    """Return the stream tables for which the rule PgTrickleStale is true, by the metrics of this process."""
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    (rule,) = [rule["expr"] for group in groups for rule in group["rules"] if rule["alert"] == "PgTrickleStale"]
+    comparison = promql_parser.parse(rule)
+    assert isinstance(comparison, promql_parser.BinaryExpr) and str(comparison.op) == ">"
+
+    def values(side: promql_parser.Expr) -> dict[str, float] | float:
+        if isinstance(side, promql_parser.NumberLiteral):
+            return side.val
+        selector = side.expr if isinstance(side, promql_parser.AggregateExpr) else side
+        assert isinstance(selector, promql_parser.VectorSelector)
+        series = [s for family in STALENESS.collect() for s in family.samples if s.name == selector.name]
+        return {sample.labels["stream_table"]: sample.value for sample in series}
+
+    left, right = values(comparison.lhs), values(comparison.rhs)
+    assert isinstance(left, dict)
+    limits = right if isinstance(right, dict) else dict.fromkeys(left, right)
+    return {table for table, value in left.items() if table in limits and value > limits[table]}
+
+
+def test_the_rule_of_staleness_fires_for_what_is_later_than_it_may_be(db: Connection, database: str) -> None:
+    own = Database(database)
+
+    def fires() -> bool:
+        """Let an applier look once, as it does every second."""
+        beats = Beats(BeatStore(own, "pg_trickle"), lambda: NotImplemented, ApplierCondition(), SourceClock())
+        STALENESS.set({}, {}, 0.0)
+        stopping = threading.Event()
+        thread = threading.Thread(target=beats.run, args=(stopping,))
+        thread.start()
+        while not any(family.samples for family in STALENESS.collect()):
+            time.sleep(0.01)
+        stopping.set()
+        thread.join()
+        return rule_of_staleness() == {"public.quick"}
+
+    def is_due(after: str) -> None:
+        db.execute("UPDATE pgtrickle.pgt_runtime SET next_refresh_at = clock_timestamp() + %s::interval", (after,))
+
+    db.execute("UPDATE pgtrickle.pgt_stream_tables SET status = 'ACTIVE'")
+    db.execute(
+        "INSERT INTO pgtrickle.pgt_frontiers (pgt_id, frontier, complete_until, refreshed_at)"
+        " SELECT pgt_id, '0/1', clock_timestamp() - interval '400 s', now() FROM pgtrickle.pgt_stream_tables"
+    )
+    assert fires(), "every tick refreshes it"
+    db.execute(
+        "INSERT INTO pgtrickle.pgt_runtime (pgt_id, effective_refresh_mode, effective_reason)"
+        " SELECT pgt_id, 'DIFFERENTIAL', 'MODE' FROM pgtrickle.pgt_stream_tables"
+    )
+    is_due("50 min")
+    assert not fires(), "it is refreshed every hour"
+    is_due("-31 s")
+    assert fires()
+    db.execute("UPDATE pgtrickle.pgt_stream_tables SET freshness_deadline_ms = 500000")
+    assert not fires(), "its SLA allows more"
+    db.execute("UPDATE pgtrickle.pgt_stream_tables SET freshness_deadline_ms = 399000")
+    assert fires()
+    is_due("50 min")
+    assert fires(), "its schedule is not what was promised"
+    db.execute("UPDATE pgtrickle.pgt_stream_tables SET freshness_deadline_ms = NULL")
+    is_due("-31 s")
+    db.execute("SELECT pgtrickle.gate_source('quick_source')")
+    assert not fires(), "it is held"
+    db.execute("SELECT pgtrickle.ungate_source('quick_source')")
+    db.execute("SELECT pgtrickle.pause_stream_table('quick')")
+    assert not fires(), "it is paused"
+    db.execute("UPDATE pgtrickle.pgt_stream_tables SET status = 'SUSPENDED'")
+    assert fires(), "nobody wanted that"
+    db.execute("UPDATE pgtrickle.pgt_stream_tables SET status = 'ACTIVE'")
+    db.execute("SELECT pgtrickle.alter_stream_table('quick', tier => 'frozen')")
+    assert not fires(), "no schedule refreshes it"
     own.close()
 
 

@@ -149,7 +149,7 @@ def test_an_assigned_tier_counts_for_its_sla_only(db: Connection, url: str) -> N
 
 
 def test_the_summary_counts_breaches_and_what_is_left_of_the_budget(db: Connection) -> None:
-    summary = "SELECT name, tier, refreshes, p50_ms, p99_ms < 60000, breaches, error_budget, is_broken FROM"
+    summary = "SELECT name, tier, refreshes, p50_ms, p99_ms < 60000, breaches, error_budget_remaining, is_broken FROM"
 
     def summed() -> list[tuple[object, ...]]:
         return db.execute(f"{summary} pgtrickle.sla_summary()".encode()).fetchall()
@@ -167,6 +167,8 @@ def test_the_summary_counts_breaches_and_what_is_left_of_the_budget(db: Connecti
     )
     expected = ("public.st", "warm", 199, 101.0, True, 1, pytest.approx(1 - 1 / 1.99), False)
     assert summed() == [expected]
+    now_is = "SELECT freshness_lag_s BETWEEN 90 AND 150, error_rate FROM pgtrickle.sla_summary()"
+    assert db.execute(now_is).fetchall() == [(None, pytest.approx(1 / 200))], "nothing is known of its rows yet"
     # Another SLA does not judge what was before it, nor does one judge what nothing was promised for.
     db.execute("SELECT pgtrickle.set_stream_table_sla('st', '10 ms')")
     db.execute("UPDATE pgtrickle.pgt_refresh_history SET sla_ms = NULL WHERE freshness_ms BETWEEN 10 AND 20")
@@ -177,6 +179,7 @@ def test_the_summary_counts_breaches_and_what_is_left_of_the_budget(db: Connecti
         "INSERT INTO pgtrickle.pgt_frontiers (pgt_id, frontier, complete_until, refreshed_at)"
         " SELECT pgt_id, '0/1', clock_timestamp() - interval '90 s', now() FROM pgtrickle.pgt_stream_tables"
     )
+    assert db.execute(now_is).fetchall() == [(True, pytest.approx(1 / 200))]
     for rests in ("ACTIVE", "PAUSED", "SUSPENDED"):
         db.execute("UPDATE pgtrickle.pgt_stream_tables SET status = %s", (rests,))
         ((_, _, refreshes, _, _, breaches, budget, is_broken),) = summed()
@@ -184,5 +187,6 @@ def test_the_summary_counts_breaches_and_what_is_left_of_the_budget(db: Connecti
     db.execute("UPDATE pgtrickle.pgt_stream_tables SET status = 'ACTIVE', refresh_tier = 'frozen', tier_by_hand = true")
     db.execute("DELETE FROM pgtrickle.pgt_refresh_history")
     assert summed() == [("public.st", "frozen", 0, None, None, 1, 0, True)]
+    assert db.execute(now_is).fetchall() == [(True, 0)], "nothing failed"
     db.execute("SELECT pgtrickle.set_stream_table_sla('st', NULL)")
     assert db.execute("SELECT * FROM pgtrickle.sla_summary()").fetchall() == []

@@ -18,9 +18,10 @@ from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
 from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import MemoryDelta
+from applier.sinks.delta_queue import TableDelta
 from applier.sinks.downstream import TOPIC, Downstream
 from applier.sinks.kafka import publisher as publisher_module
-from applier.sinks.kafka.publisher import PublishingStopped, TableDelta, TopicPublisher
+from applier.sinks.kafka.publisher import PublishingStopped, TopicPublisher
 from applier.zset import WEIGHT
 from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.pg_types import PgType
@@ -88,7 +89,7 @@ class Topics:
 
 @pytest.fixture
 def topics(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> Topics:
-    monkeypatch.setattr(publisher_module, "PART_ROWS", 4)
+    monkeypatch.setattr(publisher_module, "PUBLICATION_PART_ROWS", 4)
     monkeypatch.setattr(publisher_module, "STOP_EVERY_ROWS", 1)
     return Topics(kafka)
 
@@ -166,7 +167,7 @@ def test_what_another_process_begun_is_begun_again(topics: Topics, old: int, new
 
 def test_a_stream_table_is_forgotten_while_it_is_published(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     """A drop, or a commit in doubt, does not wait for the rest of a long delta."""
-    monkeypatch.setattr(publisher_module, "PART_ROWS", 1_000)
+    monkeypatch.setattr(publisher_module, "PUBLICATION_PART_ROWS", 1_000)
     monkeypatch.setattr(publisher_module, "STOP_EVERY_ROWS", 256)
     in_second_part, is_forgotten = threading.Event(), threading.Event()
     publish = TopicPublisher.publish

@@ -23,11 +23,11 @@ from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import Delta, MemoryDelta, OutboxDelta, StagedDelta
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.kafka.delta_rows import delta_change_rows
-from applier.sinks.outbox_delta import PART_ROWS
+from applier.sinks.outbox_delta import OUTBOX_ROWS
 from applier.sinks.postgres.full_diff import FullResult
 from applier.sinks.postgres.merge_parts import can_merge_in_any_order
 from applier.sinks.postgres.pg_errors import decode_from_executor
-from applier.sinks.staging.staged_delta import PREFIX, drop_leftovers
+from applier.sinks.staging.staged_delta import STAGED_PREFIX, drop_leftovers
 from applier.sinks.staging.staging import Staging
 from applier.spark.collect import collect_at_most
 from shared_schema.change_row import Op
@@ -287,7 +287,9 @@ def test_two_deltas_of_a_stream_table_at_the_same_time(db: Connection, database:
 
 
 def count_staging_tables(db: Connection) -> int:
-    found = db.execute("SELECT count(*) FROM pg_class WHERE relkind = 'r' AND starts_with(relname, %s)", (PREFIX,))
+    found = db.execute(
+        "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND starts_with(relname, %s)", (STAGED_PREFIX,)
+    )
     return int(str(found.fetchall()[0][0]))
 
 
@@ -398,7 +400,7 @@ def test_a_large_change_leaves_the_driver_alone(
     with growth() as grown:
         # As after a crash: the outbox is read again, some rows at a time.
         [kept] = committed(database).pending_deltas(table, Lsn(20))
-        assert isinstance(kept, OutboxDelta) is (2 * rows > PART_ROWS)
+        assert isinstance(kept, OutboxDelta) is (2 * rows > OUTBOX_ROWS)
         assert sum(1 for _ in delta_change_rows(table, kept, number=1, empty_first=False)) == 2 * rows
     assert grown[0] < 300, f"the driver grew by {grown[0]:.0f} MB"
 

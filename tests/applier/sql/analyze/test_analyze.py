@@ -14,12 +14,12 @@ from applier.plan.limits import DEFAULT_LIMITS, PlanBudget
 from applier.sql.analyze.analyze import AnalyzedQuery, analyze
 from applier.sql.analyze.built_ins import built_ins_of
 from applier.sql.bind.bind import bind
-from applier.sql.catalog_snapshot import FIRST_USER_OID
 from applier.sql.decorrelate.decorrelate import decorrelate
 from applier.sql.pg_tree.read_query import read_query
 from applier.sql.plan_query import plan_query
 from applier.sql.refusal import DefinitionError
 from applier.sql.sources import read_sources
+from shared_schema.pg_types import FIRST_USER_OID
 
 SCHEMA = """
 CREATE SCHEMA app;

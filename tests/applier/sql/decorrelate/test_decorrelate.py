@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from applier.functions.aggregates.aggregates import COUNT
+from applier.functions.aggregates.aggregates import COUNT_CALL
 from applier.plan.expr import BOOL, INT4, Call, Coalesce, Col, Const, Expr
 from applier.plan.limits import DEFAULT_LIMITS, PlanBudget
 from applier.plan.nodes import Aggregate, Field, Join, Node, OuterJoin, Project, Scan, SemiJoin, walk
@@ -65,9 +65,9 @@ def test_exists_in_where_is_a_semi_join() -> None:
 
 def test_exists_as_a_value_counts_the_rows_of_each_group() -> None:
     bound = replace(OUTER, targets=(OWN, Col(1, BOOL)), target_subqueries=(0,))
-    counted = Coalesce((Col(2, COUNT.type), Const(0, COUNT.type)), COUNT.type)
-    joined = OuterJoin(A, Aggregate(B, (OWN,), (COUNT,)), ((OWN, OWN),), None, full=False)
-    found = Call("int8gt(int8,int8)", (counted, Const(0, COUNT.type)), BOOL)
+    counted = Coalesce((Col(2, COUNT_CALL.type), Const(0, COUNT_CALL.type)), COUNT_CALL.type)
+    joined = OuterJoin(A, Aggregate(B, (OWN,), (COUNT_CALL,)), ((OWN, OWN),), None, full=False)
+    found = Call("int8gt(int8,int8)", (counted, Const(0, COUNT_CALL.type)), BOOL)
     assert decorrelate(bound, PlanBudget(DEFAULT_LIMITS)) == Project(joined, (OWN, found))
 
 
