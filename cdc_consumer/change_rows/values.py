@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from cdc_consumer.errors import UnreadableValue
 from shared_schema.change_row import Value
-from shared_schema.pg_types import PhysicalType
+from shared_schema.pg_types import MAX_DECIMAL_DIGITS, PgType, PhysicalType
 from shared_schema.table_schema import TableSchema
 
 Parse = Callable[[str], Value]
@@ -30,9 +30,31 @@ def _boolean(text: str) -> Value:
             raise ValueError(text)
 
 
-def _decimal(text: str) -> Value:
-    number = Decimal(text)
-    return number if number.is_finite() else text
+def _decimal(precision: int, scale: int) -> Parse:
+    limit = Decimal(10) ** (precision - scale)
+
+    def parse(text: str) -> Value:
+        number = Decimal(text)
+        if not number.is_finite():
+            return text
+        exponent = number.as_tuple().exponent
+        if not -limit < number < limit or not isinstance(exponent, int) or exponent < -scale:
+            raise ValueError(text)
+        return number
+
+    return parse
+
+
+def _integer(bits: int) -> Parse:
+    limit = 1 << bits - 1
+
+    def parse(text: str) -> Value:
+        number = int(text)
+        if not -limit <= number < limit:
+            raise ValueError(text)
+        return number
+
+    return parse
 
 
 def _date(text: str) -> Value:
@@ -56,17 +78,21 @@ def _text(text: str) -> Value:
     return text
 
 
-def parser(physical_type: PhysicalType) -> Parse:
-    """Return the function that parses the text of one physical type; it raises ValueError for invalid text."""
-    match physical_type:
+def parser(column_type: PgType) -> Parse:
+    """Return the function that parses the text of one type; it raises ValueError for what is no value of the type."""
+    match column_type.physical_type:
         case PhysicalType.BOOLEAN:
             return _boolean
-        case PhysicalType.SMALLINT | PhysicalType.INT | PhysicalType.BIGINT:
-            return int
+        case PhysicalType.SMALLINT:
+            return _integer(16)
+        case PhysicalType.INT:
+            return _integer(32)
+        case PhysicalType.BIGINT:
+            return _integer(64)
         case PhysicalType.FLOAT | PhysicalType.DOUBLE:
             return float
         case PhysicalType.DECIMAL:
-            return _decimal
+            return _decimal(*(column_type.precision_scale or (MAX_DECIMAL_DIGITS, 0)))
         case PhysicalType.DATE:
             return _date
         case PhysicalType.TIMESTAMP_NTZ | PhysicalType.TIMESTAMP:
@@ -82,7 +108,7 @@ class RowParser:
 
     def __init__(self, schema: TableSchema) -> None:
         self.schema = schema
-        self._parsers = [parser(column.type.physical_type) for column in schema.columns]
+        self._parsers = [parser(column.type) for column in schema.columns]
 
     def value(self, ordinal: int, raw: bytes) -> Value:
         """Parse one column of a streamed tuple."""

@@ -77,10 +77,16 @@ class _Reader:
             raise MalformedMessage("string is not UTF-8", offset=start) from None
 
     def lsn(self) -> Lsn:
-        return Lsn(self.number(_INT64))
+        return Lsn(self._in_a_long(self.number(_INT64)))
 
     def unix_us(self) -> int:
-        return self.number(_SIGNED64) + POSTGRES_EPOCH_US
+        return self._in_a_long(self.number(_SIGNED64) + POSTGRES_EPOCH_US)
+
+    def _in_a_long(self, number: int) -> int:
+        """Positions and times are longs in change rows. No server reaches a number that is none."""
+        if number >= 1 << 63:
+            raise MalformedMessage("a position or time that no server has", offset=self.offset - 8)
+        return number
 
     def end(self) -> None:
         if self.offset != len(self.data):

@@ -58,6 +58,12 @@ def test_values(name: str, typmod: int, text: str, value: Value) -> None:
 @pytest.mark.parametrize(
     ("name", "raw"),
     [
+        ("int2", b"32768"),
+        ("int4", b"-2147483649"),
+        ("int8", b"9223372036854775808"),
+        ("numeric", b"100000000.00"),
+        ("numeric", b"1e8"),
+        ("numeric", b"0.001"),
         ("bool", b"true"),
         ("int4", b"1.5"),
         ("int4", b""),
@@ -71,7 +77,7 @@ def test_values(name: str, typmod: int, text: str, value: Value) -> None:
 )
 def test_nothing_is_guessed(name: str, raw: bytes) -> None:
     with pytest.raises(UnreadableValue, match=r"public\.t column c"):
-        parser(name).value(0, raw)
+        parser(name, BOUNDED if name == "numeric" else -1).value(0, raw)
 
 
 def test_null() -> None:

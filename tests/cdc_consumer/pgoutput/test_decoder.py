@@ -31,7 +31,8 @@ from shared_schema.table_schema import ReplicaIdentity
 from tests.cdc_consumer.pgoutput.encoding import encode
 
 oids = st.integers(0, 2**32 - 1)
-positions = st.integers(0, LSN_MAX).map(Lsn)
+positions = st.integers(0, LSN_MAX >> 1).map(Lsn)
+"""Positions are longs in change rows, so the decoder refuses the upper half."""
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=12)
 tuples = st.lists(st.one_of(st.none(), st.just(Unchanged.TOAST), st.binary(max_size=20)), max_size=6).map(tuple)
 old_images = st.builds(OldImage, tuples, st.booleans())
