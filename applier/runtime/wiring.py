@@ -44,6 +44,7 @@ from applier.refresh.long_writes import LongWrites
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.plans import StreamTablePlans
 from applier.refresh.promises import RECALLED_REFRESHES, Promises, PromiseSettings
+from applier.refresh.read_fuses import ReadFuses
 from applier.refresh.readiness import Readiness
 from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
 from applier.refresh.result_writer import ResultWriter
@@ -183,7 +184,7 @@ class Wiring:
             # From now on the catalog agrees with the traces again.
             lambda: catalog.checkpoints.save(settings.slot, latest.manifest),
         )
-        fuses = Fuses(traces, catalog.fuse_samples, lambda: self._settings().fuse_default_ceiling)
+        fuses = Fuses(traces, catalog.fuses, lambda: self._settings().fuse_default_ceiling, scheduler.replaced_by)
         session = WriteSession(self.database(prepare_write_session(TICK_LOCK_TIMEOUT_MS)))
         results = self._result_writer(session, downstream)
         writer = RefreshWriter(
@@ -206,6 +207,7 @@ class Wiring:
                 self._refresh_limits,
                 self._costs(catalog),
                 fuses,
+                ReadFuses(fuses, catalog.stream_tables.base_sources),
                 catalog.frontiers.wake,
             ),
             computer=computer,

@@ -37,6 +37,7 @@ from applier.refresh.long_writes import LongWrites
 from applier.refresh.plan_stream_table import StreamTablePlanner
 from applier.refresh.plans import StreamTablePlans
 from applier.refresh.promises import Promises
+from applier.refresh.read_fuses import ReadFuses
 from applier.refresh.readiness import Readiness
 from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
 from applier.refresh.result_writer import ResultWriter
@@ -233,7 +234,7 @@ def make_ticks(
                 Holds(catalog, lab.traces, lambda: 0),
             )
             sources = CapturedSources(catalog, lab.traces)
-            fuses = Fuses(lab.traces, catalog.fuse_samples, lambda: 0.0)
+            fuses = Fuses(lab.traces, catalog.fuses, lambda: 0.0, scheduler.replaced_by)
             workers, long_workers, writers = (WorkerPool(lambda: 2, name) for name in ("compute", "long", "write"))
             for pool in (workers, long_workers, writers):
                 cleanup.callback(pool.close)
@@ -275,6 +276,7 @@ def make_ticks(
                     lambda: RefreshLimits(1.0, 100_000),
                     CostCache(lambda pgt_id: model_of(catalog.history.read_costs(pgt_id, COST_WINDOW)), lambda: 8),
                     fuses=fuses,
+                    read_fuses=ReadFuses(fuses, catalog.stream_tables.base_sources),
                 ),
                 computer=computer,
                 writer=writer,
