@@ -113,10 +113,11 @@ class ReadFuses:
         lower = read.at if read.row.in_service else max(read.at, refresh.row.lsn)
         if lower >= refresh.lsn_range.upper:
             return None
-        asked = read.row.pgt_id, LsnRange(lower, refresh.lsn_range.upper)
-        if asked not in known:
-            known[asked] = self.fuses.find_stopping(read.row, read.sources, asked[1], now)
-        return known[asked]
+        lsn_range = LsnRange(lower, refresh.lsn_range.upper)
+        key = read.row.pgt_id, lsn_range
+        if key not in known:
+            known[key] = self.fuses.find_stopping(read.row, read.sources, lsn_range, now)
+        return known[key]
 
     def forget(self, pgt_id: int) -> None:
         """Forget a stream table that was dropped."""

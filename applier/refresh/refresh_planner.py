@@ -187,8 +187,8 @@ class RefreshPlanner:
         if self.read_fuses is None:
             return kept, []
         coming = admitted | {pgt_id: lsn for pgt_id, lsn in self._planned.items() if is_busy(pgt_id)}
-        asking = [refresh for refresh in kept if not _is_by_user(refresh.row)]
-        stopped = self.read_fuses.find_stopped(asking, rows, tables, coming, now)
+        may_wait = [refresh for refresh in kept if not _is_by_user(refresh.row)]
+        stopped = self.read_fuses.find_stopped(may_wait, rows, tables, coming, now)
         held = find_readers_of_blown(rows, {*blown, *(row.pgt_id for row, _ in stopped.blown)})
         return _without_held(kept, held | stopped.waiting), stopped.blown
 

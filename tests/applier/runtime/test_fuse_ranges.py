@@ -270,3 +270,17 @@ def test_a_reader_does_not_pass_a_fuse_that_is_out_of_service(make_ticks: Callab
     world.db.execute("SELECT pgtrickle.resume_stream_table('sums')")
     world.run(4)
     assert world.differing() == [] and world.states() == {}
+
+
+def test_a_new_query_of_a_reader_does_not_pass_a_fuse(make_ticks: Callable[..., Ticks]) -> None:
+    world = World(make_ticks, "sums", "reader", "other")
+    world.alter("schedule => %s", RARELY)
+    world.alter("%s", "SELECT n, count(*) + 1 AS groups FROM sums GROUP BY n", name="reader")
+    with world.nothing_moves("sums", "reader"):
+        world.commit("DELETE FROM b WHERE k < 3")
+        world.run()
+    assert world.states() == {name: HELD[name] for name in ("reader", "sums")}
+    world.db.execute("SELECT pgtrickle.reset_fuse('sums', 'apply')")
+    world.run(2)
+    new_query = f"SELECT n, count(*) + 1 AS groups FROM ({SUMS}) sums GROUP BY n"
+    assert world.states() == {} and world.lab.differences("reader", new_query) == 0
