@@ -14,9 +14,9 @@ from datetime import datetime
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import FuseBlown
 from applier.plan.stream_table import StreamTable
-from applier.refresh.fuse import find_read
-from applier.refresh.fuses import Fuses, may_be_stopped, reads_by_id
-from applier.refresh.refresh import Refresh
+from applier.refresh.holding.fuse import find_read
+from applier.refresh.holding.fuses import Fuses, may_be_stopped, reads_by_id
+from applier.refresh.method.refresh import Refresh
 from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.table_schema import TableId
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from applier.refresh.refresh_planner import RefreshLimits
+from applier.refresh.method.refresh_planner import RefreshLimits
 from tests.applier.runtime.conftest import Ticks, create
 from tests.applier.runtime.test_long_writes import other_session
 

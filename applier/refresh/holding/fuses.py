@@ -18,7 +18,7 @@ from applier.arrange.traces import Traces
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import FuseBlown
 from applier.plan.stream_table import StreamTable
-from applier.refresh.fuse import (
+from applier.refresh.holding.fuse import (
     MAX_SAMPLES,
     FuseMode,
     FuseOptions,
