@@ -7,7 +7,7 @@ from applier.catalog.checkpoints import Checkpoints
 from applier.catalog.database import Database
 from applier.catalog.dependencies import DependencyStore
 from applier.catalog.frontiers import Frontiers
-from applier.catalog.fuses import FuseSamples
+from applier.catalog.fuses import FuseStore
 from applier.catalog.gates import GateStore
 from applier.catalog.history import History
 from applier.catalog.service import ServiceState
@@ -24,7 +24,7 @@ class Catalog:
         self.stream_tables = StreamTableStore(database)
         self.frontiers = Frontiers(database)
         self.history = History(database)
-        self.fuse_samples = FuseSamples(database)
+        self.fuses = FuseStore(database)
         self.checkpoints = Checkpoints(database)
         self.alterations = PendingAlterations(database)
         self.sources = SourceFacts(database)

@@ -1,6 +1,8 @@
-"""What became of a fuse in, stored in the caller's transaction; the change rows of earlier refreshes out."""
+"""What became of a fuse, and which stream tables catch up, in; the change rows of earlier refreshes out."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import psycopg
 
@@ -15,26 +17,38 @@ Cursor = psycopg.Cursor[tuple[object, ...]]
 LET_THROUGH = "let through by reset_fuse"
 """Marks a refresh in the history: its size was abnormal, so it does not count as a sample of what is normal."""
 
+CATCHES_UP = "catches up"
+"""Likewise a refresh that caught up: its size is that of the time that had passed, or of a step."""
+
 _SAMPLES = """
 SELECT h.rows_in FROM pgtrickle.pgt_refresh_history h
 WHERE h.pgt_id = %s AND h.status = 'COMPLETED' AND h.action IN ('DIFFERENTIAL', 'FULL', 'FULL_IN_POSTGRES')
   AND h.refresh_reason NOT IN ('INITIAL', 'REINITIALIZE', 'REPAIR', 'HISTORY_GONE', 'DEFINITION_CHANGED',
                                'AUTO_SCHEMA_EVOLUTION')
-  AND h.rows_in > 0 AND strpos(coalesce(h.refresh_reason_detail, ''), %s) = 0
+  AND h.rows_in > 0 AND NOT EXISTS (SELECT FROM unnest(%s::text[]) m WHERE strpos(h.refresh_reason_detail, m) > 0)
 ORDER BY h.refresh_id DESC LIMIT %s
 """
 
+_NOTE_CATCHING_UP = """
+UPDATE pgtrickle.pgt_frontiers f SET catching_up_until = n.until
+FROM unnest(%s::bigint[], %s::pg_lsn[]) AS n (pgt_id, until) WHERE f.pgt_id = n.pgt_id
+"""
 
-class FuseSamples:
-    """Reads the refresh history; every method is one transaction."""
+
+class FuseStore:
+    """What fuses know beside the rows of stream tables; every method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def read(self, pgt_id: int, most: int) -> list[int]:
         """Return the change rows of the last refreshes, oldest first, without those that say nothing of the next."""
-        rows = self._database.connection.execute(_SAMPLES, (pgt_id, LET_THROUGH, most)).fetchall()
+        rows = self._database.connection.execute(_SAMPLES, (pgt_id, [LET_THROUGH, CATCHES_UP], most)).fetchall()
         return [int(str(row[0])) for row in reversed(rows)]
+
+    def note_catching_up(self, until: Mapping[int, Lsn]) -> None:
+        """Store up to where stream tables are behind, by id."""
+        self._database.connection.execute(_NOTE_CATCHING_UP, (list(until), [str(lsn) for lsn in until.values()]))
 
 
 def note_blown(connection: Connection, pgt_id: int, error: FuseBlown) -> None:

@@ -98,6 +98,8 @@ class StreamTableRow:
     fuse_sensitivity: float | None = None
     fuse_passes_until: str | None = None
     """Up to this position changes are let through: somebody reset its fuse."""
+    catching_up_until: str | None = None
+    """Up to this position it was behind when its last refresh that caught up was planned."""
     fuse_skips_until: str | None = None
     """Where its frontier is to be moved without the changes; None when nothing is to be skipped."""
     is_fuse_blown: bool = False
@@ -192,6 +194,7 @@ class StreamTableStore:
                 " s.defining_query, s.analysed_at AS created_at, s.status, s.schedule, s.refresh_mode, s.full_policy,"
                 " s.append_only,"
                 " s.auto_threshold, f.frontier::text AS frontier, f.refreshed_at,"
+                " f.catching_up_until::text AS catching_up_until,"
                 # A canary is requested with its stream table, so that both come to one frontier.
                 " coalesce(s.canary_of, s.pgt_id) IN (SELECT pgtrickle._refresh_requests()) AS refresh_requested,"
                 " ARRAY(SELECT d.source_relid::int8 FROM pgtrickle.pgt_dependencies d"
@@ -342,11 +345,14 @@ class StreamTableStore:
         """Suspend a stream table with the reason, and send an alert."""
         with self._connection.transaction():
             problem = error.problem + self._describe_ddl(pgt_id, type(error).__name__)
-            self._connection.execute(
+            is_fuse = isinstance(error, FuseBlown)
+            # A fuse may also blow while its stream table is out of service for another reason: that stays.
+            is_new = self._connection.execute(
                 "UPDATE pgtrickle.pgt_stream_tables SET status = 'SUSPENDED', last_error_at = now(),"
-                " last_error_code = %s, last_error_message = %s, last_error_hint = %s WHERE pgt_id = %s",
-                (type(error).__name__, problem, error.hint, pgt_id),
-            )
+                " last_error_code = %s, last_error_message = %s, last_error_hint = %s"
+                " WHERE pgt_id = %s AND NOT (%s AND status IN ('PAUSED', 'SUSPENDED'))",
+                (type(error).__name__, problem, error.hint, pgt_id, is_fuse),
+            ).rowcount
             if isinstance(error, FuseBlown):
                 # A request that has come meanwhile waits for `reset_fuse`.
                 note_blown(self._connection, pgt_id, error)
@@ -355,8 +361,10 @@ class StreamTableStore:
                 self._connection.execute(
                     "UPDATE pgtrickle.pgt_reinitializations SET refused_at = now() WHERE pgt_id = %s", (pgt_id,)
                 )
-            send_alert(self._connection, AlertEvent.AUTO_SUSPENDED, pgt_id=pgt_id, error=problem, hint=error.hint)
-        note_suspended(pgt_id)
+            if is_new:
+                send_alert(self._connection, AlertEvent.AUTO_SUSPENDED, pgt_id=pgt_id, error=problem, hint=error.hint)
+        if is_new:
+            note_suspended(pgt_id)
 
     def _describe_ddl(self, pgt_id: int, error: str) -> str:
         """Return the DDL that event triggers saw since the stream table was planned, where it can be the cause."""

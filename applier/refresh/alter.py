@@ -30,7 +30,8 @@ from applier.errors import SourceBusy, Superseded, TargetError, TargetLocked
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.computing.computer import Computer
-from applier.refresh.holding.fuses import Fuses
+from applier.refresh.holding.fuse import find_read
+from applier.refresh.holding.fuses import Fuses, reads_by_id
 from applier.refresh.holding.skip_changes import skip_changes
 from applier.refresh.method.refresh import RefreshRows
 from applier.refresh.method.strategy import RefreshMethod
@@ -106,7 +107,7 @@ class Alterations:
             if row.altered and row.state is not Status.PAUSED:
                 readers = self.catalog.stream_tables.readers(row.pgt_relid)
                 group = [row, *(other for other in rows if other.pgt_id in readers)]
-                if stopped := self._find_stopped(group, frontier):
+                if stopped := self._find_stopped([*group, *_read_by(group, rows)], frontier):
                     return stopped
                 # A suspended reader is computed as a whole when it is resumed, or at once if it was suspended with this
                 # one.
@@ -126,7 +127,7 @@ class Alterations:
 
     def _find_stopped(self, group: list[StreamTableRow], upper: Lsn) -> list[int]:
         """Return whose fuse is blown, or would be by its present query: a new one computes the whole, with all changes
-        up to `upper`."""
+        up to `upper`. So does a new query over a stream table with a fuse."""
         now = datetime.now(UTC)
         return [row.pgt_id for row in group if row.is_fuse_blown or self._is_stopped(row, upper, now)]
 
@@ -316,3 +317,10 @@ class _Change:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.rows.close()
+
+
+def _read_by(group: list[StreamTableRow], rows: list[StreamTableRow]) -> list[StreamTableRow]:
+    """Return the other stream tables that those of a group read, directly or through others."""
+    reads, own = reads_by_id(rows), {row.pgt_id for row in group}
+    read = {pgt_id for of in own for pgt_id in find_read(of, reads)} - own
+    return [row for row in rows if row.pgt_id in read]

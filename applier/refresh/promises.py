@@ -39,6 +39,7 @@ from applier.refresh.timing.tiers import (
     latest_start,
     next_in_tier,
     reassign,
+    replaced_by,
     stretched_s,
 )
 from shared_schema.alerts import START_GRACE_S, AlertEvent
@@ -132,6 +133,18 @@ class Promises:
         if due is None or row.sla_ms is None:
             return due
         return min(due, latest_start(last, row.sla_ms, self._delay_ms(row.pgt_id)))
+
+    def replaced_by(self, row: StreamTableRow, schedule: Timed, fresh_until: datetime) -> datetime:
+        """Return when rows that include every commit before `fresh_until` are replaced, if no refresh is late.
+
+        A frozen stream table is refreshed by request only: then its schedule says what is late.
+        """
+        tier = Tier(row.tier)
+        due = replaced_by(schedule, fresh_until, 1.0 if tier is Tier.FROZEN else self._factor(row, tier))
+        if row.sla_ms is not None:
+            due = min(due, fresh_until + timedelta(milliseconds=row.sla_ms))
+        # One that takes longer than its interval has that time behind it at every refresh.
+        return max(due, fresh_until + timedelta(milliseconds=self._delay_ms(row.pgt_id)))
 
     def is_due(self, row: StreamTableRow, schedule: Timed, now: datetime) -> bool:
         """Whether the schedule in the tier, or the SLA, asks for a refresh now. The first fill waits for no tier.

@@ -97,6 +97,13 @@ class Scheduler:
         """Return when the stream table is due after a refresh at `last`; None for every tick or never."""
         return self.promises.next_refresh(row, self._schedules.get(row.pgt_id, Continuous()), last)
 
+    def replaced_by(self, row: StreamTableRow, fresh_until: datetime) -> datetime:
+        """Return when rows that include every commit before `fresh_until` are replaced, if no refresh is late: by the
+        schedule in its tier, the stretched interval, the SLA, and the rest after a query of PostgreSQL."""
+        due = self.promises.replaced_by(row, self._schedules.get(row.pgt_id, Continuous()), fresh_until)
+        pause = self._pauses.get(row.pgt_id)
+        return due if pause is None else max(due, pause.until)
+
     def choose(self, refreshes: Sequence[Refresh], now: datetime, *, all_of_them: bool) -> list[Refresh]:
         """Return the refreshes of this tick; the others wait for the next one, if not `all_of_them` are wanted."""
         return self.promises.choose(refreshes, self._schedules, now, all_of_them=all_of_them)

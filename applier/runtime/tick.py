@@ -6,14 +6,14 @@ Protocol here; the parts themselves are in `refresh/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol, assert_never
 
 from applier.catalog.stream_tables import StreamTableRow
-from applier.errors import SourceBusy
+from applier.errors import FuseBlown, SourceBusy
 from applier.plan.stream_table import StreamTable
 from applier.refresh.method.refresh import Refresh, RefreshResult, RefreshRows
 from applier.refresh.stream_tables import PlannedRow, RefusedRow
@@ -102,8 +102,19 @@ class PlannerPort(Protocol):
     def passes(self, refresh: Refresh) -> bool:
         """Whether the fuse of its stream table lets a finished refresh be written."""
 
-    def hold_readers(self, refreshes: Sequence[Refresh], rows: Sequence[StreamTableRow]) -> list[Refresh]:
-        """Return the refreshes without those of readers of a stream table whose fuse is blown."""
+    def hold_readers(
+        self,
+        refreshes: Sequence[Refresh],
+        rows: Sequence[StreamTableRow],
+        tables: Mapping[int, StreamTable],
+        is_busy: Callable[[int], bool],
+        now: datetime,
+    ) -> tuple[list[Refresh], list[tuple[StreamTableRow, FuseBlown]]]:
+        """Return the refreshes without those of readers of a stream table whose fuse is blown, or would blow by what
+        they show; and the stream tables whose fuse blows because of that."""
+
+    def note_catching_up(self, refreshes: Sequence[Refresh]) -> None:
+        """Store which stream tables catch up, before these refreshes are computed."""
 
     def learn(self, result: RefreshResult) -> None:
         """Remember the time that a refresh took."""
@@ -224,9 +235,13 @@ def run_tick(
         else:
             failures.fail(row, error)
     failures.note_schedules(row for row, _ in planned)
+
+    def is_busy(pgt_id: int) -> bool:
+        return computer.is_running(pgt_id) or writer.is_writing(pgt_id)
+
     refreshes: list[Refresh] = []
     for row, table in planned:
-        if computer.is_running(table.id) or writer.is_writing(table.id):
+        if is_busy(table.id):
             continue
         with failures.contain(row):
             if not vouch.vouches(row, table):
@@ -236,9 +251,14 @@ def run_tick(
             limit = tables.limit(row, table, frontier)  # one position for all readers of a source that is gated
             if tables.is_due(row, table, limit, now, ignore_schedules=ignore_schedules):
                 refreshes.append(planner.plan(row, table, limit, now))
-    refreshes = planner.hold_readers(refreshes, rows)  # while the fuse of a stream table that they read is blown
+    # While the fuse of a stream table that they read is blown, or blows by what they are about to show.
+    of_id = {table.id: table for _, table in planned}
+    refreshes, blown = planner.hold_readers(refreshes, rows, of_id, is_busy, now)
+    for row, blows in blown:
+        failures.fail(row, blows)
     refreshes = tables.choose(refreshes, now, ignore_schedules=ignore_schedules)
-    refreshes = failures.begin(refreshes, lambda pgt_id: computer.is_running(pgt_id) or writer.is_writing(pgt_id))
+    refreshes = failures.begin(refreshes, is_busy)
+    planner.note_catching_up(refreshes)
     vouch.begin(refreshes)
     away += write(computer.compute(refreshes))
     writer.publish()  # the topic at once, Delta now and then, both in the background

@@ -40,6 +40,7 @@ from applier.refresh.holding.readiness import Readiness
 from applier.refresh.intake import Intake
 from applier.refresh.method.cost_cache import CostCache, model_of
 from applier.refresh.method.cost_model import CostModel, PredictionLimits
+from applier.refresh.method.read_fuses import ReadFuses
 from applier.refresh.method.refresh_planner import RefreshLimits, RefreshPlanner
 from applier.refresh.planning.plan_stream_table import StreamTablePlanner
 from applier.refresh.planning.plans import StreamTablePlans
@@ -188,7 +189,7 @@ class Wiring:
             # From now on the catalog agrees with the traces again.
             lambda: catalog.checkpoints.save(settings.slot, latest.manifest),
         )
-        fuses = Fuses(traces, catalog.fuse_samples, lambda: self._settings().fuse_default_ceiling)
+        fuses = Fuses(traces, catalog.fuses, lambda: self._settings().fuse_default_ceiling, scheduler.replaced_by)
         session = WriteSession(self.database(prepare_write_session(TICK_LOCK_TIMEOUT_MS)))
         results = self._result_writer(session, downstream)
         writer = RefreshWriter(
@@ -211,6 +212,7 @@ class Wiring:
                 self._refresh_limits,
                 self._costs(catalog),
                 fuses,
+                ReadFuses(fuses, catalog.stream_tables.base_sources),
                 catalog.frontiers.wake,
             ),
             computer=computer,

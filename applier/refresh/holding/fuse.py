@@ -2,14 +2,15 @@
 
 A fuse has a limit in change rows of the sources: the lowest of its ceiling and of mean + k standard deviations of its
 earlier refreshes. A range with more change rows is stopped. A stream table that catches up is measured by its largest
-commit instead: many ordinary commits add up to a large range while it waits, and none of them is abnormal.
+commit instead: many ordinary commits add up to a large range while it waits, and none of them is abnormal. It catches
+up from when its oldest missing commit has waited for too long until it has come to the frontier, in however many steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import Enum
 from math import floor, sqrt
 
@@ -34,7 +35,12 @@ DEFAULT_SENSITIVITY = 5.0
 """k of a fuse that is 'auto' and has none of its own."""
 
 CATCH_UP_AFTER = timedelta(seconds=60)
-"""A stream table that is overdue by more than this was paused, suspended, or without an applier: it catches up."""
+"""A stream table whose rows should have been replaced earlier than this was paused, suspended, or without an applier or
+a consumer: it catches up."""
+
+CAUGHT_UP_WITHIN = timedelta(seconds=5)
+"""One that catches up goes on with it until it is no later than this: while its last refresh was computed, ordinary
+commits have added up again."""
 
 
 class FuseMode(Enum):
@@ -120,9 +126,13 @@ def find_limit(options: FuseOptions, source_rows: int, samples: Sequence[int]) -
     return min(limits, key=lambda limit: limit.rows, default=None)
 
 
-def is_catching_up(due: datetime | None, now: datetime) -> bool:
-    """Whether a stream table that was due at `due` has waited much longer than its schedule says."""
-    return due is not None and now - due > CATCH_UP_AFTER
+def is_catching_up(at: Lsn, until: Lsn, late: timedelta) -> bool:
+    """Whether a range that begins `at` a frontier is part of a backlog.
+
+    `until` is where the backlog ended when the last refresh of one was planned, ORIGIN if none was; `late` is for how
+    long the rows should have been replaced.
+    """
+    return at < until or late > (CAUGHT_UP_WITHIN if at == until else CATCH_UP_AFTER)
 
 
 def is_stopped(limit: FuseLimit, changes: int, largest: SourceCommit, *, catching_up: bool) -> bool:
@@ -160,6 +170,14 @@ def describe_uncounted(name: str, lsn_range: LsnRange, limit: FuseLimit) -> Fuse
 def _hint(name: str) -> str:
     calls = (f"pgtrickle.reset_fuse('{name}', '{action}')" for action in ("apply", "reinitialize", "skip_changes"))
     return "SELECT {}, SELECT {} or SELECT {}".format(*calls)
+
+
+def find_read(reader: int, reads: Mapping[int, Iterable[int]]) -> frozenset[int]:
+    """Return the stream tables that one reads, directly or through others; `reads` is by id, of ids."""
+    found: set[int] = set()
+    while more := {read for of in (found or {reader}) for read in reads.get(of, ())} - found:
+        found |= more
+    return frozenset(found)
 
 
 def find_held(blown: Iterable[int], reads: Mapping[int, Iterable[int]]) -> frozenset[int]:

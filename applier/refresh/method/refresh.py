@@ -16,7 +16,7 @@ from applier.sinks.delta import ComputedDelta
 from applier.sinks.lease import Lease
 from applier.sinks.postgres.full_diff import FullResult
 from shared_schema.errors import TrickleError
-from shared_schema.lsn import LsnRange
+from shared_schema.lsn import Lsn, LsnRange
 
 RefreshRows = ComputedDelta | FullResult
 """A delta, or everything the stream table should hold."""
@@ -49,6 +49,8 @@ class Refresh:
     """Whether writing its rows does."""
     is_step: bool = False
     """Whether it is only the first part of what the stream table lacks: the next one follows at once."""
+    catching_up_until: Lsn | None = None
+    """Where the stream table's backlog ends for now, if it catches up; this refresh may be a part of it."""
 
 
 @dataclass

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import assert_never
 
 from applier.arrange.inputs import SMALL_RANGE_ROWS
 from applier.arrange.traces import Traces
-from applier.catalog.fuses import LET_THROUGH
+from applier.catalog.fuses import CATCHES_UP, LET_THROUGH
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import FuseBlown
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.holding.fuses import Fuses, find_readers_of_blown
+from applier.refresh.holding.fuses import Fuses, find_readers_of_blown, may_be_stopped
 from applier.refresh.method.cost_cache import CostCache
 from applier.refresh.method.cost_model import CostModel, Prediction, PredictionLimits
+from applier.refresh.method.read_fuses import ReadFuses
 from applier.refresh.method.refresh import Refresh, RefreshResult
 from applier.refresh.method.strategy import (
     FULL_POLICY,
@@ -62,19 +63,25 @@ class RefreshPlanner:
     """Returns the settings at present."""
     costs: CostCache = field(default_factory=lambda: CostCache(lambda _: CostModel(), lambda: 256))
     fuses: Fuses | None = None
+    read_fuses: ReadFuses | None = None
     wake: Callable[[], None] = lambda: None
     """Writes to the log, so that the frontier advances."""
     _blown: set[int] = field(default_factory=set)
     """Stream tables whose fuse blew since the last `hold_readers`."""
+    _admitted: dict[int, Lsn] = field(default_factory=dict)
+    """Up to where fuses let the refreshes go that were planned since then."""
+    _planned: dict[int, Lsn] = field(default_factory=dict)
+    """Where the last refresh ends that was planned for a stream table."""
 
     def plan(self, row: StreamTableRow, table: StreamTable, frontier: Lsn, now: datetime) -> Refresh:
         """Plan a refresh up to the frontier, or up to an earlier LSN when it would have too many change rows."""
         lsn_range, limits = LsnRange(row.lsn, frontier), self.limits()
         has_history = not row.lsn or self.traces.holds(table.sources, row.lsn)
         is_delta = bool(row.lsn) and has_history and not row.reinitializes and not row.partial
-        has_fuse = self.fuses is not None and _may_be_stopped(row)
+        has_fuse = self.fuses is not None and may_be_stopped(row)
         if has_fuse:
             lsn_range = self._admit(row, table, lsn_range, now)
+        self._admitted[table.id] = lsn_range.upper
         changes = self.traces.changes(table.sources, lsn_range) if row.lsn and has_history else 0
         # A full refresh would bring back what somebody decided to skip.
         policy = FullPolicy.ERROR if row.has_skipped_changes else FullPolicy(row.full_policy)
@@ -115,8 +122,12 @@ class RefreshPlanner:
             else:
                 is_step = step.upper < lsn_range.upper
                 lsn_range, changes, prediction = step, changes_of_step, None
-        if has_fuse and changes and self.fuses is not None and self.fuses.lets_through(row):
-            strategy = replace(strategy, detail="; ".join(filter(None, (strategy.detail, LET_THROUGH))))
+        is_behind = has_fuse and changes > 0 and self.fuses is not None and self.fuses.catches_up(row, now)
+        if has_fuse and changes and self.fuses is not None:
+            marks = (LET_THROUGH, self.fuses.lets_through(row)), (CATCHES_UP, is_behind or is_step)
+            details = strategy.detail, *(mark for mark, holds in marks if holds)
+            strategy = replace(strategy, detail="; ".join(filter(None, details)))
+        self._planned[table.id] = lsn_range.upper
         is_full = strategy.method is RefreshMethod.FULL
         return Refresh(
             row,
@@ -130,6 +141,7 @@ class RefreshPlanner:
             prediction.of(is_full) if prediction is not None else None,
             prediction.write_of(is_full) if prediction is not None else None,
             is_step=is_step,
+            catching_up_until=frontier if is_behind else None,
         )
 
     def _admit(self, row: StreamTableRow, table: StreamTable, lsn_range: LsnRange, now: datetime) -> LsnRange:
@@ -158,14 +170,38 @@ class RefreshPlanner:
 
     def _is_judged(self, refresh: Refresh) -> bool:
         by_postgres = refresh.strategy.method is RefreshMethod.IN_POSTGRES
-        return by_postgres and _may_be_stopped(refresh.row) and self.fuses is not None and self.fuses.is_on(refresh.row)
+        return by_postgres and may_be_stopped(refresh.row) and self.fuses is not None and self.fuses.is_on(refresh.row)
 
-    def hold_readers(self, refreshes: Sequence[Refresh], rows: Sequence[StreamTableRow]) -> list[Refresh]:
-        """Return the refreshes without those of readers of a stream table whose fuse is blown: they wait, unless
-        somebody has asked to compute them as a whole."""
-        held = find_readers_of_blown(rows, self._blown)
-        self._blown.clear()
-        return [refresh for refresh in refreshes if refresh.table.id not in held or _is_by_user(refresh.row)]
+    def hold_readers(
+        self,
+        refreshes: Sequence[Refresh],
+        rows: Sequence[StreamTableRow],
+        tables: Mapping[int, StreamTable],
+        is_busy: Callable[[int], bool],
+        now: datetime,
+    ) -> tuple[list[Refresh], list[tuple[StreamTableRow, FuseBlown]]]:
+        """Return the refreshes without those of readers of a stream table whose fuse is blown, or would blow by what
+        they show: they wait, unless somebody has asked to compute them as a whole. Return also whose fuse blows now."""
+        blown, admitted = self._blown, self._admitted
+        self._blown, self._admitted = set(), {}
+        kept = _without_held(refreshes, find_readers_of_blown(rows, blown))
+        if self.read_fuses is None:
+            return kept, []
+        coming = admitted | {pgt_id: lsn for pgt_id, lsn in self._planned.items() if is_busy(pgt_id)}
+        may_wait = [refresh for refresh in kept if not _is_by_user(refresh.row)]
+        stopped = self.read_fuses.find_stopped(may_wait, rows, tables, coming, now)
+        held = find_readers_of_blown(rows, {*blown, *(row.pgt_id for row, _ in stopped.blown)})
+        return _without_held(kept, held | stopped.waiting), stopped.blown
+
+    def note_catching_up(self, refreshes: Sequence[Refresh]) -> None:
+        """Store up to where the stream tables are behind that catch up: their next refreshes are a part of it."""
+        until = {
+            refresh.table.id: refresh.catching_up_until
+            for refresh in refreshes
+            if refresh.catching_up_until is not None and str(refresh.catching_up_until) != refresh.row.catching_up_until
+        }
+        if until and self.fuses is not None:
+            self.fuses.store.note_catching_up(until)
 
     def _volume(self, table: StreamTable, lsn_range: LsnRange, strategy: Strategy) -> int:
         """Return how many rows a refresh reads, where a large row counts as several."""
@@ -196,19 +232,21 @@ class RefreshPlanner:
     def forget(self, pgt_id: int) -> None:
         """Forget what a stream table cost that was dropped."""
         self.costs.forget(pgt_id)
+        self._planned.pop(pgt_id, None)
+        if self.read_fuses is not None:
+            self.read_fuses.forget(pgt_id)
 
     def learn(self, result: RefreshResult) -> None:
         """Remember the time that a refresh took."""
         refresh = result.refresh
-        if self.fuses is not None and not refresh.row.reinitializes and refresh.row.lsn:
+        is_ordinary = refresh.catching_up_until is None and not refresh.is_step
+        if self.fuses is not None and not refresh.row.reinitializes and refresh.row.lsn and is_ordinary:
             self.fuses.learn(refresh.row, refresh.changes)
         self.costs.learn(result)
 
 
-def _may_be_stopped(row: StreamTableRow) -> bool:
-    """Whether a fuse has a say: not in a fill, nor in a computation that was asked for. A stream table that is built to
-    replace another one waits for that one."""
-    return bool(row.lsn) and not row.reinitializes and row.replaces is None
+def _without_held(refreshes: Sequence[Refresh], held: Container[int]) -> list[Refresh]:
+    return [refresh for refresh in refreshes if refresh.table.id not in held or _is_by_user(refresh.row)]
 
 
 def _is_by_user(row: StreamTableRow) -> bool:

@@ -27,6 +27,9 @@ OVERFULFILS = 2.0
 USABLE = 0.8
 """The share of an SLA after which new rows are to be visible; the rest is for the way from a commit to the applier."""
 
+NEAR_DUE = timedelta(seconds=60)
+"""Rows that end less than this before a time of cron are those of the refresh at that time."""
+
 HOT_SLA_MS = 5_000
 WARM_SLA_MS = 30_000
 """The longest SLAs that begin as hot and as warm."""
@@ -105,6 +108,20 @@ def next_in_tier(schedule: Timed, last: datetime | None, factor: float) -> datet
             for _ in range(round(factor)):
                 due = next_due(schedule, due) or due
             return due
+        case _:
+            assert_never(schedule)
+
+
+def replaced_by(schedule: Timed, fresh_until: datetime, factor: float) -> datetime:
+    """Return when rows that include every commit before `fresh_until` are replaced, if no refresh is late.
+
+    Rows of a refresh by cron may end shortly before its time: the time after that counts.
+    """
+    match schedule:
+        case Continuous() | Every():
+            return fresh_until + timedelta(seconds=stretched_s(schedule, factor))
+        case Cron():
+            return next_in_tier(schedule, fresh_until + NEAR_DUE, factor) or fresh_until
         case _:
             assert_never(schedule)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from math import floor
@@ -27,10 +28,12 @@ from applier.refresh.holding.fuse import (
     SourceCommit,
     find_held,
     find_limit,
+    find_read,
     is_catching_up,
     is_stopped,
 )
 from applier.refresh.holding.fuses import Fuses, find_readers_of_blown
+from applier.refresh.scheduler import Scheduler
 from applier.trace.align import LSN
 from applier.trace.trace import Base
 from applier.zset import WEIGHT
@@ -104,9 +107,21 @@ def test_who_catches_up_is_measured_by_the_largest_commit(limit: int, rows: dict
         assert late == (largest.total > limit) and late <= stopped
 
 
-def test_long_overdue_is_catching_up() -> None:
-    assert not is_catching_up(None, NOW)
-    assert not is_catching_up(NOW - timedelta(seconds=60), NOW) and is_catching_up(NOW - timedelta(seconds=61), NOW)
+@pytest.mark.parametrize(
+    ("at", "until", "late_s", "expected"),
+    [
+        (5, 0, 60, False),
+        (5, 0, 61, True),
+        # A part of the backlog is left.
+        (5, 6, -10, True),
+        # What came while the last part was refreshed.
+        (5, 5, 6, True),
+        (5, 5, 5, False),
+        (6, 5, 6, False),
+    ],
+)
+def test_who_catches_up_does_so_until_it_is_on_time(at: int, until: int, late_s: float, expected: bool) -> None:
+    assert is_catching_up(Lsn(at), Lsn(until), timedelta(seconds=late_s)) == expected
 
 
 @given(
@@ -124,7 +139,7 @@ def test_held_are_exactly_those_that_reach_a_blown_one(blown: set[int], reads: d
     assert held <= reached
 
 
-class Samples:
+class Store:
     """The stored change rows of earlier refreshes."""
 
     def __init__(self, *rows: int) -> None:
@@ -133,6 +148,9 @@ class Samples:
     def read(self, pgt_id: int, most: int) -> list[int]:
         self.reads += 1
         return self.rows[-most:]
+
+    def note_catching_up(self, until: Mapping[int, Lsn]) -> None:
+        raise AssertionError(f"nothing is planned here: {until}")
 
 
 def row(at: int = 5, **fields: Any) -> StreamTableRow:
@@ -144,6 +162,7 @@ def row(at: int = 5, **fields: Any) -> StreamTableRow:
         "frontier": str(Lsn(at)),
         "schedule": "1s",
         "refreshed_at": NOW,
+        "fresh_until": NOW,
         "reads": [],
         "status": "ACTIVE",
     }
@@ -156,7 +175,7 @@ READER_OF_T = StreamTable(1, TableId("public", "st"), 11, (), PostgresQuery("", 
 
 
 def fuses(sizes: list[tuple[int, int]], *samples: int, default: float = 0) -> Fuses:
-    return Fuses(traces_of(sizes)[0], Samples(*samples), lambda: default)
+    return Fuses(traces_of(sizes)[0], Store(*samples), lambda: default, Scheduler(lambda: 1).replaced_by)
 
 
 def test_a_range_is_stopped_with_its_figures_and_the_largest_commit() -> None:
@@ -171,8 +190,13 @@ def test_a_range_is_stopped_with_its_figures_and_the_largest_commit() -> None:
     assert "(commit at 0/14) has 9 (public.t 9)" in error.problem
     assert all(f"reset_fuse('public.st', '{of}')" in error.hint for of in ("apply", "reinitialize", "skip_changes"))
     # One that was paused meets many ordinary commits at once.
-    late = row(refreshed_at=NOW - timedelta(hours=1))
+    late = row(fresh_until=NOW - timedelta(hours=1))
     assert judge.admit(late, READER_OF_T, LsnRange(Lsn(5), Lsn(26)), NOW) == LsnRange(Lsn(5), Lsn(26))
+    # A refresh a moment ago was only a part of it; and where nothing was committed, nobody waits.
+    for passes in (replace(late, refreshed_at=NOW), row(catching_up_until=str(Lsn(6)))):
+        assert judge.admit(passes, READER_OF_T, LsnRange(Lsn(5), Lsn(26)), NOW) == LsnRange(Lsn(5), Lsn(26))
+    for idle in (row(refreshed_at=NOW - timedelta(hours=1)), row(catching_up_until=str(Lsn(5)))):
+        assert judge.find_stopping(idle, frozenset([TABLE]), LsnRange(Lsn(5), Lsn(26)), NOW) is not None
     off = row(fuse="off")
     assert judge.admit(off, READER_OF_T, LsnRange(Lsn(5), Lsn(26)), NOW) == LsnRange(Lsn(5), Lsn(26))
 
@@ -209,7 +233,7 @@ def test_the_history_is_read_once_and_kept_up_without_what_was_let_through() -> 
     for _ in range(MAX_SAMPLES // 2):
         judge.learn(auto, 200)
     assert judge.admit(auto, READER_OF_T, lsn_range, NOW) == lsn_range, "150 + 5 x 50"
-    assert cast(Samples, judge.samples).reads == 1
+    assert cast(Store, judge.store).reads == 1
 
 
 def weighted(judge: Fuses, at: int, *weights: int) -> None:
@@ -261,6 +285,11 @@ def test_what_is_no_longer_held_is_stopped_where_there_is_a_limit() -> None:
     assert judge.admit(replace(passes, fuse_ceiling=10.0), READER_OF_T, lsn_range, NOW) == LsnRange(Lsn(5), Lsn(16))
     assert judge.stops(replace(passes, fuse_ceiling=10.0), READER_OF_T, Lsn(26), NOW)
     assert judge.stops(row(), READER_OF_T, Lsn(26), NOW) and not judge.stops(passes, READER_OF_T, Lsn(26), NOW)
+
+
+@given(st.integers(0, 9), st.dictionaries(st.integers(0, 9), st.frozensets(st.integers(0, 9), max_size=3)))
+def test_what_one_reads_is_what_holds_it(reader: int, reads: dict[int, frozenset[int]]) -> None:
+    assert find_read(reader, reads) == {read for read in range(10) if reader in find_held([read], reads)}
 
 
 def test_readers_are_found_by_what_they_read() -> None:

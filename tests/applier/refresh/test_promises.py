@@ -97,6 +97,44 @@ def test_a_frozen_one_is_refreshed_on_request_and_when_it_is_empty_and_never_by_
     assert scheduler.is_due(replace(frozen, refreshed_at=None, frontier=None), NOON, by_postgres=False)
 
 
+@pytest.mark.parametrize(
+    ("stored", "replaced_after_s"),
+    [
+        ({"schedule": "1s"}, 0),
+        ({}, 10),
+        ({"tier": "cold"}, 100),
+        ({"interval_stretch": 4.0}, 40),
+        ({"tier": "warm", "interval_stretch": 4.0}, 80),
+        # By request only: its schedule says what is late.
+        ({"tier": "frozen"}, 10),
+        ({"sla_ms": 4_000}, 4),
+        ({"schedule": "calculated"}, 300),
+        # Friday noon until Monday, also for rows that end a little before or after.
+        ({"schedule": "0 12 * * 1-5"}, 3 * 86_400),
+        ({"schedule": "0 12 * * 1-5", "tier": "warm"}, 4 * 86_400),
+    ],
+)
+def test_rows_are_late_by_the_interval_in_force(stored: dict[str, Any], replaced_after_s: float) -> None:
+    friday, scheduler = datetime(2026, 5, 15, 12, 0, tzinfo=UTC), Scheduler(lambda: 3)
+    one = row(**stored)
+    assert scheduler.load([one, row(2, schedule="5m", reads=[1])]) == []
+    assert scheduler.replaced_by(one, friday) == friday + s(replaced_after_s)
+    if one.schedule.startswith("0 12"):
+        near = [scheduler.replaced_by(one, friday + s(apart)) for apart in (-50, 50)]
+        assert near == [friday + s(replaced_after_s)] * 2
+
+
+def test_rows_of_one_that_takes_long_are_not_late_while_it_does() -> None:
+    scheduler, one = Scheduler(lambda: 3), row(schedule="1s")
+    scheduler.load([one])
+    for _ in range(3):
+        finish(scheduler.promises, one, age_s=90, took_s=90, schedule=Continuous())
+    assert scheduler.replaced_by(one, NOON) == NOON + s(90)
+    # PostgreSQL rests after a query.
+    scheduler.pause_after_query(1, NOON, 60_000)
+    assert scheduler.replaced_by(one, NOON) == NOON + s(240)
+
+
 def test_an_sla_is_kept_whatever_the_schedule_says() -> None:
     promises, stored = Promises(), row(sla_ms=30_000, tier="warm")
     hour = Every(3600.0)

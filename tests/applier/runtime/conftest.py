@@ -34,6 +34,7 @@ from applier.refresh.holding.holds import Holds
 from applier.refresh.holding.readiness import Readiness
 from applier.refresh.intake import Intake
 from applier.refresh.method.cost_cache import CostCache, model_of
+from applier.refresh.method.read_fuses import ReadFuses
 from applier.refresh.method.refresh_planner import RefreshLimits, RefreshPlanner
 from applier.refresh.planning.plan_stream_table import StreamTablePlanner
 from applier.refresh.planning.plans import StreamTablePlans
@@ -259,7 +260,7 @@ def make_ticks(
                 Holds(catalog, lab.traces, lambda: 0),
             )
             sources = CapturedSources(catalog, lab.traces)
-            fuses = Fuses(lab.traces, catalog.fuse_samples, lambda: 0.0)
+            fuses = Fuses(lab.traces, catalog.fuses, lambda: 0.0, scheduler.replaced_by)
             workers, long_workers, writers = (WorkerPool(lambda: 2, name) for name in ("compute", "long", "write"))
             for pool in (workers, long_workers, writers):
                 cleanup.callback(pool.close)
@@ -302,6 +303,7 @@ def make_ticks(
                     lambda: RefreshLimits(1.0, 100_000),
                     CostCache(lambda pgt_id: model_of(catalog.history.read_costs(pgt_id, COST_WINDOW)), lambda: 8),
                     fuses=fuses,
+                    read_fuses=ReadFuses(fuses, catalog.stream_tables.base_sources),
                 ),
                 computer=computer,
                 writer=writer,

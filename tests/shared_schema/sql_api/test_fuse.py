@@ -11,7 +11,7 @@ import pytest
 from psycopg import errors
 
 from applier.catalog.database import Database
-from applier.catalog.fuses import FuseSamples
+from applier.catalog.fuses import FuseStore
 from applier.catalog.install import install_catalog
 from applier.catalog.stream_tables import StreamTableStore, lock_in_service
 from applier.errors import FuseBlown
@@ -284,6 +284,8 @@ def test_only_ordinary_refreshes_are_samples(db: Connection) -> None:
         (2, "FULL", "INITIAL", None, "COMPLETED"),
         (3, "FULL", "CHANGE_RATIO", "many", "COMPLETED"),
         (4, "DIFFERENTIAL", "INCREMENTAL", "let through by reset_fuse", "COMPLETED"),
+        (4, "DIFFERENTIAL", "INCREMENTAL", "let through by reset_fuse; catches up", "COMPLETED"),
+        (4, "DIFFERENTIAL", "MODE", "catches up", "COMPLETED"),
         (5, "DIFFERENTIAL", "INCREMENTAL", None, "FAILED"),
         (6, "FULL", "REINITIALIZE", "", "COMPLETED"),
         (0, "DIFFERENTIAL", "INCREMENTAL", None, "COMPLETED"),
@@ -295,7 +297,7 @@ def test_only_ordinary_refreshes_are_samples(db: Connection) -> None:
             " end_time) VALUES (%s, %s, %s, %s, %s, 'SCHEDULER', %s, 0, 0, '0/20', now(), now())",
             (pgt_id, action, reason, detail, status, rows),
         )
-    samples = FuseSamples(on(db))
+    samples = FuseStore(on(db))
     assert samples.read(pgt_id, 10) == [1, 3, 7]
     assert samples.read(pgt_id, 2) == [3, 7], "the last ones"
 
