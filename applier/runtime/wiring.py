@@ -60,6 +60,7 @@ from applier.runtime.maintenance import Maintenance, MaintenanceSettings
 from applier.runtime.preload import Preload
 from applier.runtime.publishing import Publishing
 from applier.runtime.requests import Requests, limit_waits
+from applier.runtime.start_stages import StartStages
 from applier.runtime.stream_table_watch import AlertThresholds
 from applier.settings import ApplierSettings
 from applier.sinks.commit_to_visible import CommitToVisible
@@ -117,7 +118,9 @@ class Wiring:
         stopping: threading.Event,
         cleanup: ExitStack,
         runner: FullInPostgres,
+        stages: StartStages,
     ) -> None:
+        self._stages = stages
         self._visible = CommitToVisible(SourceTimes(), SourceClock())
         self._settings = settings
         self._start = settings()
@@ -141,19 +144,22 @@ class Wiring:
         settings = self._start
         scratch = Scratch(settings.scratch_dir, "spark")
         self._cleanup.callback(scratch.remove)
-        spark = spark_session(
-            ensure(SPARK_JARS),
-            master=settings.spark_master,
-            driver_memory=settings.spark_driver_memory,
-            scratch=scratch.path,
-        )
+        with self._stages.stage("jvm"):
+            spark = spark_session(
+                ensure(SPARK_JARS),
+                master=settings.spark_master,
+                driver_memory=settings.spark_driver_memory,
+                scratch=scratch.path,
+            )
         self._cleanup.callback(spark.stop)
-        self._wait_for_topics()
+        with self._stages.stage("topics"):
+            self._wait_for_topics()
         schemas = SchemaReader(settings.topic_prefix, stream.client_options(settings))
         self._cleanup.callback(schemas.close)
         store = TraceStore(spark, settings.state_dir)
-        manifest, loss = self._load_manifest(catalog, store)
-        traces = Traces(spark, store.load(manifest), settings.memory_budget_mb)
+        with self._stages.stage("traces"):
+            manifest, loss = self._load_manifest(catalog, store)
+            traces = Traces(spark, store.load(manifest), settings.memory_budget_mb)
         drop_leftovers(self._url)
         inbox = Inbox(
             manifest.frontier, manifest.offsets, self._visible.times, sources_elsewhere=settings.sources_elsewhere
