@@ -88,11 +88,10 @@ class Applier:
             self._cleanup.callback(parts.ingest.stop)
             database = wiring.database()
             self.live_settings.report(database)
-            with self._stages.stage("query"):
+            with parts.head_start.first_error(), self._stages.stage("query"):
                 parts.ingest.start()
             publishing = wiring.publishing(parts, self._fail)
-            with self._stages.stage("publisher"):
-                publishing.open()
+            parts.head_start.finish()
             beats = wiring.beats(status, parts)
             background = {
                 "maintenance": maintenance.run,
