@@ -14,7 +14,7 @@ from applier.catalog.database import Connection, Database
 from applier.catalog.dependencies import DependencyStore, ObjectIds
 from applier.plan.depth import Thresholds
 from applier.plan.stream_table import StreamTable
-from applier.refresh.plan_stream_table import StreamTablePlanner
+from applier.refresh.planning.plan_stream_table import StreamTablePlanner
 from applier.refresh.plans_ahead import PlansAhead
 from shared_schema.dependency_facts import DependencyFacts
 from tests.applier.refresh.test_vouch import Scene, open_scenes
