@@ -96,10 +96,16 @@ def uninstall(database_url: str | None, drop_stream_tables: bool, keep_stream_ta
 def run(**overrides: str | None) -> None:
     """Maintain all stream tables until stopped (SIGTERM or Ctrl-C stop cleanly)."""
     from applier.runtime.live_settings import LiveSettings
-    from applier.runtime.run import Applier
 
     live_settings = LiveSettings(overrides)
-    logs.configure(live_settings.settings.log_format, live_settings.settings.log_level)
+    settings = live_settings.settings
+    logs.configure(settings.log_format, settings.log_level)
+    from applier.spark.session import launch_jvm_ahead
+
+    # Before the other imports, which take a second.
+    launch_jvm_ahead(master=settings.spark_master, driver_memory=settings.spark_driver_memory)
+    from applier.runtime.run import Applier
+
     applier = Applier(live_settings)
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: applier.stop())

@@ -54,6 +54,7 @@ SELF_CHECK_DIFFERENT = Gauge(
 )
 
 CONSUMER_AGE = Gauge("pg_trickle_consumer_beat_age_seconds", "Seconds since the consumer's last beat, -1 if none came")
+START_SECONDS = Gauge("pg_trickle_start_seconds", "Time that each stage of the last start took", ["stage"])
 READY = Gauge("pg_trickle_ready", "1 while the applier is ready, as /readyz says")
 COMMIT_TO_VISIBLE = Histogram(
     "pg_trickle_commit_to_visible_seconds",

@@ -174,6 +174,15 @@ class DependencyFacts:
         parts = {part for oid in oids if oid in self.types for part in (oid, *self.types[oid].parts)}
         return read_facts({**self.source, "types": _only(self.source.get("types", {}), parts)})
 
+    def only(self, relations: Collection[int], types: Collection[int], functions: Collection[int]) -> DependencyFacts:
+        """Return the facts of these relations and functions, of these types and what they are made of."""
+        chosen = {
+            **self.source,
+            "relations": _only(self.source.get("relations", {}), relations),
+            "functions": _only(self.source.get("functions", {}), functions),
+        }
+        return read_facts(chosen).with_types(types)
+
     def with_text(self, text: str) -> DependencyFacts:
         """Return the facts for another text of the same query."""
         return replace(self, text=text, source={**self.source, "text": text})

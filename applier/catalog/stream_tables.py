@@ -256,6 +256,13 @@ class StreamTableStore:
         ).fetchone()
         return int(str(row[0])) - 1 if row else 0
 
+    def unfinished_plans(self) -> set[int]:
+        """Return the stream tables whose planning began without an end."""
+        rows = self._connection.execute(
+            "SELECT pgt_id FROM pgtrickle.pgt_plans WHERE plan ? %s::text", (_UNFINISHED,)
+        ).fetchall()
+        return {int(str(row[0])) for row in rows}
+
     def end_plan(self, pgt_id: int) -> None:
         """Note that planning ended, whatever came of it."""
         self._connection.execute(

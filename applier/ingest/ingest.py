@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
@@ -23,7 +23,7 @@ from applier.ingest.inbox import Inbox, TopicPartition
 from applier.ingest.on_disk import is_plain, move_to_disk, pack_rows
 from applier.ingest.pieces import read_pieces
 from applier.ingest.schemas import SchemaReader
-from applier.ingest.start_offsets import find_start_offsets
+from applier.ingest.start_offsets import StartOffsets, find_start_offsets
 from applier.settings import ApplierSettings
 from applier.spark.scratch import Scratch
 from applier.spark.session import drop_checkpoint
@@ -71,8 +71,12 @@ class Ingest:
         inbox: Inbox,
         inbox_lock: threading.Condition,
         schemas: SchemaReader,
+        *,
+        find_first: Callable[[], StartOffsets] | None = None,
     ) -> None:
         self._spark = spark
+        self._find_first = find_first
+        """Finds where the first query begins; used once."""
         self._settings = settings
         self._inbox = inbox
         self._lock = inbox_lock
@@ -94,9 +98,8 @@ class Ingest:
 
     def start(self) -> None:
         """Start the query at the positions of the inbox."""
-        with self._lock:
-            positions, frontier = self._inbox.positions(), self._inbox.frontier
-        found = find_start_offsets(self._settings, positions, frontier)
+        find, self._find_first = self._find_first or self._find_offsets, None
+        found = find()
         with self._lock:
             for skipped in found.skipped:
                 log.warning(
@@ -112,6 +115,11 @@ class Ingest:
         self._row_files = Scratch(self._settings.scratch_dir, "rows")
         self._query = stream.start(self._spark, self._settings, found.offsets, self._checkpoint, self._receive)
         self._started = time.monotonic()
+
+    def _find_offsets(self) -> StartOffsets:
+        with self._lock:
+            positions, frontier = self._inbox.positions(), self._inbox.frontier
+        return find_start_offsets(self._settings, positions, frontier)
 
     def stop(self) -> None:
         """Stop the query, and remove its checkpoint and the folder of its rows."""

@@ -18,6 +18,7 @@ from typing import assert_never
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import EarliestSpec, OffsetSpec
 
 from applier.errors import StreamLost
 from applier.ingest.inbox import Lost, Skipped
@@ -86,26 +87,37 @@ def find_start_offsets(settings: ApplierSettings, positions: Offsets, frontier: 
         )
     reader = options | READER_OPTIONS | {"group.id": "pg-trickle-offsets"}
     with closing(Consumer(reader)) as consumer, reaching_kafka():
-        for topic, metadata in AdminClient(options).list_topics(timeout=REQUEST_TIMEOUT_S).topics.items():
+        for (topic, partition), first in _first_offsets(AdminClient(options), prefix).items():
             table = table_of_topic(prefix, topic)
-            if table is None and topic != progress_topic(prefix):
+            if table is None and topic not in positions:
+                content = content or _read_progress(consumer, topic, frontier)
+                found.offsets[topic][partition] = content.first
                 continue
-            for partition in metadata.partitions:
-                first, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=REQUEST_TIMEOUT_S)
-                if table is None and topic not in positions:
-                    content = content or _read_progress(consumer, topic, frontier)
-                    found.offsets[topic][partition] = content.first
-                    continue
-                needed = positions.get(topic, {}).get(partition, 0)
-                found.offsets[topic][partition] = max(first, needed)
-                # The progress topic is compacted: its beginning moves, but the newest record of every key remains.
-                if table is not None and first > needed:
-                    content = content or _read_progress(consumer, progress_topic(prefix), frontier)
-                    # After the last row of a partition only the marker of its transaction follows, which is no loss.
-                    if content.ends.get(topic, {}).get(partition, first) > needed:
-                        capture = content.captures.get(table, frontier)
-                        found.note_missing((topic, partition), table, first, capture if capture > frontier else None)
+            needed = positions.get(topic, {}).get(partition, 0)
+            found.offsets[topic][partition] = max(first, needed)
+            # The progress topic is compacted: its beginning moves, but the newest record of every key remains.
+            if table is not None and first > needed:
+                content = content or _read_progress(consumer, progress_topic(prefix), frontier)
+                # After the last row of a partition only the marker of its transaction follows, which is no loss.
+                if content.ends.get(topic, {}).get(partition, first) > needed:
+                    capture = content.captures.get(table, frontier)
+                    found.note_missing((topic, partition), table, first, capture if capture > frontier else None)
     return found
+
+
+def _first_offsets(admin: AdminClient, prefix: str) -> dict[tuple[str, int], int]:
+    """Return the first offset of every partition of the tables and of the progress topic, in one request per broker."""
+    partitions = [
+        TopicPartition(topic, partition)
+        for topic, metadata in admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics.items()
+        if topic == progress_topic(prefix) or table_of_topic(prefix, topic) is not None
+        for partition in metadata.partitions
+    ]
+    if not partitions:
+        return {}
+    earliest: OffsetSpec = EarliestSpec()  # type: ignore[no-untyped-call]
+    listed = admin.list_offsets(dict.fromkeys(partitions, earliest), request_timeout=REQUEST_TIMEOUT_S)
+    return {(at.topic, at.partition): int(found.result().offset) for at, found in listed.items()}
 
 
 def _read_progress(consumer: Consumer, topic: str, frontier: Lsn) -> _ProgressContent:

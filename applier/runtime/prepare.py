@@ -8,10 +8,14 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -33,6 +37,11 @@ _QUERIES = (
     "SELECT b, collect_list(struct(a, d)) AS l, max_by(a, d) AS m FROM t GROUP BY b",
     "SELECT CASE WHEN a > 1 THEN concat(b, 'x') END AS c, CAST(d * 2 AS decimal(38,2)) AS e FROM t WHERE b IS NOT NULL",
 )
+
+
+_READER_JARS = ("kafka-clients-", "spark-sql-kafka-", "spark-token-provider-kafka-", "commons-pool2-")
+
+_UNUSED = ("/shaded/", "/producer/", "/streams/", "/connect/", "module-info")
 
 
 def prepare_start(say: Callable[[str], None]) -> Path | None:
@@ -64,6 +73,7 @@ def _use_spark(jars: list[Path], scratch: Path, java_options: str) -> None:
     """Start a JVM, run a little of everything that the applier runs, and end it."""
     spark = spark_session(jars, scratch=scratch, java_options=java_options)
     _run_sample_work(spark, scratch)
+    _load_reader(spark, jars)
     gateway = SparkContext._gateway
     spark.stop()
     if gateway is None:
@@ -88,3 +98,20 @@ def _run_sample_work(spark: SparkSession, scratch: Path) -> None:
     spark.readStream.format("kafka").options(**kafka).load()
     stream = spark.readStream.format("rate").load().writeStream.format("noop").trigger(once=True)
     stream.option("checkpointLocation", str(scratch / "checkpoint")).start().awaitTermination(60)
+
+
+def _load_reader(spark: SparkSession, jars: list[Path]) -> None:
+    """Load the classes that read Kafka, where no broker is: each start of the reader needs some two thousand."""
+    jvm: Any = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for jar in jars:
+        if not jar.name.startswith(_READER_JARS):
+            continue
+        with zipfile.ZipFile(jar) as opened:
+            names = [name for name in opened.namelist() if name.endswith(".class")]
+        for name in names:
+            if name.startswith("META-INF/") or any(part in name for part in _UNUSED):
+                continue
+            # Some need libraries that are not there: then nothing uses them either.
+            with suppress(Py4JJavaError):
+                jvm.java.lang.Class.forName(name.removesuffix(".class").replace("/", "."), False, loader)

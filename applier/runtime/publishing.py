@@ -18,6 +18,7 @@ from applier.catalog.catalog import Catalog
 from applier.errors import Infrastructure, PublishingFailed
 from applier.sinks.commit_to_visible import TOPIC, CommitToVisible
 from applier.sinks.downstream import Downstream
+from applier.sinks.kafka.sink import TopicSink
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,14 @@ PUBLISHING_RETRY_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 """Pauses before publishing is tried again while the broker is not available; the last applies to all later ones."""
 
 
+def open_topics(topics: TopicSink) -> None:
+    """Before the first tick: find out where the topics end, so that nobody has to catch up without need."""
+    try:
+        topics.open()
+    except Infrastructure as error:
+        log.warning("the topics are opened later", extra={"error": error.log_text})
+
+
 @dataclass(frozen=True)
 class Publishing:
     """Publishes in the background; `catalog` has a connection of its own."""
@@ -37,14 +46,6 @@ class Publishing:
     catalog: Catalog
     visible: CommitToVisible
     on_failure: Callable[[BaseException], None]
-
-    def open(self) -> None:
-        """Before the first tick: find out where the topics end, so that nobody has to catch up without need."""
-        try:
-            if self.downstream.topics is not None:
-                self.downstream.topics.open()
-        except Infrastructure as error:
-            log.warning("the topics are opened later", extra={"error": error.log_text})
 
     def run(self, stopping: threading.Event) -> None:
         """Publish until `stopping` is set; report a failure to the main thread, which then stops the applier."""

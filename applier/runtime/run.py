@@ -20,6 +20,7 @@ from applier.refresh.computing.full_in_postgres import FullInPostgres
 from applier.runtime.condition import ApplierCondition
 from applier.runtime.live_settings import LiveSettings
 from applier.runtime.lock import ApplierLock
+from applier.runtime.start_stages import StartStages
 from applier.runtime.tick import run_tick
 from applier.runtime.wiring import ApplierParts, Wiring
 from applier.spark.session import count_jobs
@@ -55,6 +56,7 @@ class Applier:
         self._noted: tuple[str, Lsn | None] | None = None
         self._drain_to: Lsn | None = None
         self._lock = ApplierLock(self.settings.slot)
+        self._stages = StartStages()
 
     def stop(self) -> None:
         """Request a clean stop; may be called from a signal handler."""
@@ -73,9 +75,11 @@ class Applier:
                 stopping=self.stopping,
                 cleanup=self._cleanup,
                 runner=self._runner,
+                stages=self._stages,
             )
             catalog = wiring.catalog(self._lock.acquire)
-            catalog.stream_tables.all()
+            with self._stages.stage("lock"):
+                catalog.stream_tables.all()
             parts = wiring.parts(catalog)
             maintenance = wiring.maintenance(
                 parts, tick_lock=self._tick_lock, last_tick=lambda: self._frontier, on_failure=self._fail
@@ -83,9 +87,10 @@ class Applier:
             self._cleanup.callback(parts.ingest.stop)
             database = wiring.database()
             self.live_settings.report(database)
-            parts.ingest.start()
+            with parts.head_start.first_error(), self._stages.stage("query"):
+                parts.ingest.start()
             publishing = wiring.publishing(parts, self._fail)
-            publishing.open()
+            parts.head_start.finish()
             beats = wiring.beats(status, parts)
             background = {
                 "maintenance": maintenance.run,
@@ -146,9 +151,11 @@ class Applier:
                     self.live_settings.reload(database)
                     reloaded_at = time.monotonic()
                 parts.ingest.tend()
-                self._serve(parts, catalog)
+                with self._stages.stage("first_tick"):
+                    self._serve(parts, catalog)
                 failures = 0
                 status.note_ready()
+                self._stages.note_ready()
                 self._lock.confirm()
             except (Infrastructure, psycopg.OperationalError) as error:
                 pause = TICK_RETRY_S[min(failures, len(TICK_RETRY_S) - 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -26,6 +26,7 @@ from applier.ingest.ingest import Ingest
 from applier.ingest.schemas import SchemaReader
 from applier.ingest.source_clock import SourceClock
 from applier.ingest.source_times import SourceTimes
+from applier.ingest.start_offsets import find_start_offsets
 from applier.plan.depth import Thresholds
 from applier.plan.limits import PlanLimits
 from applier.refresh.alter import Alterations
@@ -57,11 +58,13 @@ from applier.refresh.writing.writer import RefreshWriter
 from applier.runtime.beats import Beats
 from applier.runtime.checkpointer import Checkpointer, CheckpointSettings
 from applier.runtime.condition import ApplierCondition
+from applier.runtime.head_start import HeadStart
 from applier.runtime.maintenance import Maintenance, MaintenanceSettings
 from applier.runtime.preload import Preload
-from applier.runtime.publishing import Publishing
+from applier.runtime.publishing import Publishing, open_topics
 from applier.runtime.requests import Requests, limit_waits
 from applier.runtime.self_check import SelfCheck
+from applier.runtime.start_stages import StartStages
 from applier.runtime.stream_table_watch import AlertThresholds
 from applier.settings import ApplierSettings
 from applier.sinks.commit_to_visible import CommitToVisible
@@ -78,7 +81,8 @@ from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.scratch import Scratch
 from applier.spark.session import count_cores, spark_session, stand_back
 from applier.state.store import StateStore
-from applier.trace.store import TraceStore
+from applier.trace.store import TraceStore, noted_manifest
+from applier.unexpected import to_trickle_error
 from shared_schema.lsn import Lsn
 from shared_schema.slot_lag import SlotLagThresholds
 
@@ -89,6 +93,7 @@ log = logging.getLogger(__name__)
 class ApplierParts:
     """The parts of a running applier; whoever needs some of them is given those."""
 
+    head_start: HeadStart
     spark: SparkSession
     intake: Intake
     ingest: Ingest
@@ -119,7 +124,9 @@ class Wiring:
         stopping: threading.Event,
         cleanup: ExitStack,
         runner: FullInPostgres,
+        stages: StartStages,
     ) -> None:
+        self._stages = stages
         self._visible = CommitToVisible(SourceTimes(), SourceClock())
         self._settings = settings
         self._start = settings()
@@ -143,30 +150,47 @@ class Wiring:
         return Catalog(self.database(prepare), self._alerts)
 
     def parts(self, catalog: Catalog) -> ApplierParts:
-        """Build Spark, traces, state and sinks from the last checkpoint; wait for the topics of the consumer."""
+        """Build Spark, traces, state and sinks from the last checkpoint; the head start has to be finished."""
         settings = self._start
         scratch = Scratch(settings.scratch_dir, "spark")
         self._cleanup.callback(scratch.remove)
-        spark = spark_session(
-            ensure(SPARK_JARS),
-            master=settings.spark_master,
-            driver_memory=settings.spark_driver_memory,
-            scratch=scratch.path,
-        )
-        self._cleanup.callback(spark.stop)
-        self._wait_for_topics()
-        schemas = SchemaReader(settings.topic_prefix, stream.client_options(settings))
-        self._cleanup.callback(schemas.close)
-        store = TraceStore(spark, settings.state_dir)
-        manifest, loss = self._load_manifest(catalog, store)
-        traces = Traces(spark, store.load(manifest), settings.memory_budget_mb)
-        drop_leftovers(self._url)
+        manifest, loss = self._load_manifest(catalog)
         inbox = Inbox(
             manifest.frontier, manifest.offsets, self._visible.times, sources_elsewhere=settings.sources_elsewhere
         )
+        table_planner = StreamTablePlanner(self.database(_wait_briefly), catalog, self._thresholds)
+        delta_sink = self._delta_sink() if settings.delta_sink else None
+        open_publisher = self._open_publisher if settings.publish_sink else None
+        downstream = Downstream(open_publisher, delta_sink, lambda: self._settings().max_buffer_rows)
+        head_start = HeadStart(self._stopping, self._stages)
+        self._cleanup.callback(head_start.close)
+        topics = head_start.run("topics", self._wait_for_topics)
+        positions, frontier = inbox.positions(), inbox.frontier
+        start_offsets = head_start.run("offsets", lambda: find_start_offsets(settings, positions, frontier), topics)
+        if downstream.topics is not None:
+            # The broker answers by then: otherwise nobody could end the start for a minute.
+            head_start.run("publisher", partial(open_topics, downstream.topics), topics)
+        planned = head_start.run("planning", lambda: self._plan_ahead(table_planner))
+        if delta_sink is not None:
+            head_start.run("delta", lambda: delta_sink.recall(list(table_planner.ahead.tables.values())), planned)
+        with head_start.first_error(), self._stages.stage("jvm"):
+            spark = spark_session(
+                ensure(SPARK_JARS),
+                master=settings.spark_master,
+                driver_memory=settings.spark_driver_memory,
+                scratch=scratch.path,
+            )
+        self._cleanup.callback(spark.stop)
+        with head_start.first_error():
+            topics.result()
+        schemas = SchemaReader(settings.topic_prefix, stream.client_options(settings))
+        self._cleanup.callback(schemas.close)
+        store = TraceStore(spark, settings.state_dir)
+        with self._stages.stage("traces"):
+            traces = Traces(spark, store.load(manifest), settings.memory_budget_mb)
+        drop_leftovers(self._url)
         inbox_lock = threading.Condition()
         intake = Intake(inbox, inbox_lock, traces, schemas.copied, settings.sources_elsewhere)
-        table_planner = StreamTablePlanner(self.database(_wait_briefly), catalog, self._thresholds)
         promises = Promises(self._promise_settings, catalog.service.alert)
         promises.recall(catalog.history.read_recent(RECALLED_REFRESHES))
         scheduler = Scheduler(lambda: self._settings().max_consecutive_errors, promises)
@@ -178,9 +202,6 @@ class Wiring:
         )
         sources = CapturedSources(catalog, traces, settings.sources_elsewhere)
         computer = self._computer(spark, traces, intake)
-        delta_sink = self._delta_sink() if settings.delta_sink else None
-        open_publisher = self._open_publisher if settings.publish_sink else None
-        downstream = Downstream(open_publisher, delta_sink, lambda: self._settings().max_buffer_rows)
         latest = LatestCheckpoint(manifest)
         history = ServerHistory(
             None if settings.sources_elsewhere else catalog.frontiers,
@@ -200,9 +221,10 @@ class Wiring:
             self._visible,
         )
         return ApplierParts(
+            head_start=head_start,
             spark=spark,
             intake=intake,
-            ingest=Ingest(spark, settings, inbox, inbox_lock, schemas),
+            ingest=Ingest(spark, settings, inbox, inbox_lock, schemas, find_first=start_offsets.result),
             vouch=Vouch(catalog, table_planner, tables.plans, sources, history),
             history=history,
             alterations=Alterations(catalog, session, table_planner, tables, computer, writer, sources, fuses),
@@ -224,10 +246,21 @@ class Wiring:
             latest_checkpoint=latest,
         )
 
-    def _load_manifest(self, catalog: Catalog, store: TraceStore) -> tuple[Manifest, Loss | None]:
+    def _plan_ahead(self, planner: StreamTablePlanner) -> None:
+        """Make plans for the first tick; without them it makes them itself, and reports what is wrong."""
+        # Connections of their own: those of the ticks are for one thread.
+        with closing(Database(self._url, _wait_briefly)) as planning, closing(Database(self._url)) as catalog:
+            try:
+                ahead = StreamTablePlanner(planning, Catalog(catalog), self._thresholds)
+                planner.ahead = ahead.plan_ahead(self._stopping)
+            except Exception as error:
+                problem = to_trickle_error("planning ahead", error).problem
+                log.warning("stream tables are planned later", extra={"error": problem})
+
+    def _load_manifest(self, catalog: Catalog) -> tuple[Manifest, Loss | None]:
         """Return the last manifest: that of the catalog, unless the traces have a later one, which is then a loss."""
         stored = catalog.checkpoints.load(self._start.slot)
-        noted = store.noted_manifest(catalog.checkpoints.installation())
+        noted = noted_manifest(self._start.state_dir, catalog.checkpoints.installation())
         if noted is None or not stored.frontier or noted.frontier <= stored.frontier:
             return stored, None
         problem = (

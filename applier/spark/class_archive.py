@@ -13,6 +13,9 @@ from pathlib import Path
 from applier.spark.jars import cache_folder, find_java
 from applier.spark.java_functions import spark_jars_folder
 
+CONTENT = b"2"
+"""Another one whenever other classes are archived: then the archive is made again."""
+
 
 def archive_path(class_path: Sequence[Path], *, spark: Path | None = None, cache: Path | None = None) -> Path:
     """Return the path of the archive for such a JVM, also when it does not exist; `spark` is Spark's jar folder."""
@@ -21,6 +24,7 @@ def archive_path(class_path: Sequence[Path], *, spark: Path | None = None, cache
     version = release.read_bytes() if release.exists() else b""
     jars = (*class_path, *sorted((spark or spark_jars_folder()).glob("*.jar")))
     digest = hashlib.sha256("\n".join((str(java), *map(_jar_fingerprint, jars))).encode() + version)
+    digest.update(CONTENT)
     return (cache or cache_folder()) / "jars" / f"classes-{digest.hexdigest()[:12]}.jsa"
 
 

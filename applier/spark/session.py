@@ -11,16 +11,20 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import java_import
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import IllegalArgumentException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from applier.spark.class_archive import archive_path, use_archive
+from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.java_functions import functions_jar
 from shared_schema.errors import SettingsError
 
@@ -48,6 +52,63 @@ def class_path(jars: Sequence[Path]) -> list[Path]:
     return [*jars, functions_jar()]
 
 
+_launch: threading.Thread | None = None
+_launch_error: list[BaseException] = []
+
+
+def launch_jvm_ahead(*, master: str, driver_memory: str) -> None:
+    """Launch the JVM of a local session on a thread of its own, while this process still imports its modules.
+
+    `spark_session` waits for it, and raises its error.
+    """
+    global _launch  # noqa: PLW0603  there is one JVM per process, as PySpark has it
+    if not master.startswith("local"):
+        return
+
+    def launch() -> None:
+        try:
+            options = SparkConf(loadDefaults=False)
+            for name, value in _launch_options(class_path(ensure(SPARK_JARS)), master, driver_memory, "").items():
+                options.set(name, value)
+            # As SparkContext does it, which takes over what it finds here.
+            SparkContext._gateway = launch_gateway(options)  # type: ignore[no-untyped-call]
+            SparkContext._jvm = SparkContext._gateway.jvm
+        except BaseException as error:
+            _launch_error.append(error)
+
+    _prepare_environment(master)
+    _launch = threading.Thread(target=launch, name="jvm")
+    _launch.start()
+
+
+def _await_launch() -> None:
+    if _launch is not None:
+        _launch.join()
+    if _launch_error:
+        raise _launch_error[0]
+
+
+def _prepare_environment(master: str) -> None:
+    os.environ["TZ"] = TIME_ZONE
+    if master.startswith("local"):
+        # Executors run our Python when they COPY a large delta; on a cluster the operator installs it.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _launch_options(all_jars: Sequence[Path], master: str, driver_memory: str, java_options: str) -> dict[str, str]:
+    """Return the options that a JVM must be launched with."""
+    common = (
+        f"-Duser.timezone={TIME_ZONE} -XX:+UseParallelGC -XX:ReservedCodeCacheSize=256m "
+        f"-Dlog4j2.level={LOG_LEVEL} -Dio.netty.tryReflectionSetAccessible=true"
+    )
+    options = {"spark.driver.memory": driver_memory, "spark.driver.extraJavaOptions": common}
+    if master.startswith("local"):
+        # The driver is the only JVM, and its own classpath is faster than Spark's mutable loader.
+        options["spark.driver.extraClassPath"] = os.pathsep.join(map(str, all_jars))
+        options["spark.driver.extraJavaOptions"] += f" {java_options or use_archive(archive_path(all_jars))}"
+    return options
+
+
 def spark_session(
     jars: Sequence[Path],
     *,
@@ -61,17 +122,11 @@ def spark_session(
     Without `java_options` the JVM uses the archive of its classes, if there is one. Raises SettingsError for a cluster
     that has no secret.
     """
-    os.environ["TZ"] = TIME_ZONE
-    if master.startswith("local"):
-        # Executors run our Python when they COPY a large delta; on a cluster the operator installs it.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    common_java_options = (
-        f"-Duser.timezone={TIME_ZONE} -XX:+UseParallelGC -XX:ReservedCodeCacheSize=256m "
-        f"-Dlog4j2.level={LOG_LEVEL} -Dio.netty.tryReflectionSetAccessible=true"
-    )
+    _prepare_environment(master)
+    _await_launch()
+    all_jars = class_path(jars)
     options = {
-        "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": common_java_options,
+        **_launch_options(all_jars, master, driver_memory, java_options),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -116,11 +171,7 @@ def spark_session(
         "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
         "spark.databricks.delta.properties.defaults.dataSkippingNumIndexedCols": "4",
     }
-    all_jars = class_path(jars)
     if master.startswith("local"):
-        # The driver is the only JVM, and its own classpath is faster than Spark's mutable loader.
-        options["spark.driver.extraClassPath"] = os.pathsep.join(map(str, all_jars))
-        options["spark.driver.extraJavaOptions"] += f" {java_options or use_archive(archive_path(all_jars))}"
         # The driver cannot lose contact with itself; only a clock that is set forward makes it look so.
         options["spark.storage.blockManagerHeartbeatTimeoutMs"] = str(365 * 86_400_000)
     else:

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 RETENTION_HOURS = 24
 """How long files of older versions stay: the last manifest and running refreshes may still need them."""
 
-MANIFEST = "manifest.json"
+TRACES, MANIFEST = "traces", "manifest.json"
 
 MAX_SEGMENTS = 4
 """Each segment is a task of every query that reads the relation."""
@@ -57,12 +57,23 @@ COMPACT_AT = 0.25
 """A base is rewritten once this fraction of its rows has negative weights; before that a rewrite costs more."""
 
 
+def noted_manifest(root: str, installation: str) -> Manifest | None:
+    """Return the copy of the last manifest of this catalog below the folder of the traces; None if there is none that
+    can be read."""
+    path = Path(root.rstrip("/")) / TRACES / MANIFEST
+    try:
+        noted: dict[str, Any] = json.loads(path.read_text())
+        return Manifest.from_json(noted["manifest"]) if noted["installation"] == installation else None
+    except (OSError, ValueError, KeyError, TypeError, InstallError):
+        return None
+
+
 class TraceStore:
     """Reads and writes the Delta tables of the traces below one folder."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._spark = spark
-        self._root = f"{root.rstrip('/')}/traces"
+        self._root = f"{root.rstrip('/')}/{TRACES}"
 
     def note_manifest(self, installation: str, manifest: Manifest) -> None:
         """Keep a copy of the last manifest beside the tables: a database that was restored has an older one.
@@ -76,15 +87,6 @@ class TraceStore:
         written = path.with_suffix(".new")
         written.write_text(json.dumps({"installation": installation, "manifest": manifest.to_json()}))
         written.replace(path)
-
-    def noted_manifest(self, installation: str) -> Manifest | None:
-        """Return the copy of the last manifest of this catalog; None if there is none that can be read."""
-        path = Path(self._root) / MANIFEST
-        try:
-            noted: dict[str, Any] = json.loads(path.read_text())
-            return Manifest.from_json(noted["manifest"]) if noted["installation"] == installation else None
-        except (OSError, ValueError, KeyError, TypeError, InstallError):
-            return None
 
     def _path(self, trace: Trace) -> str:
         return f"{self._root}/{table_topic('t', trace.table)}"

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
+import threading
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psycopg
 
 from applier.catalog.catalog import Catalog
 from applier.catalog.confined import owner_of
 from applier.catalog.database import Database
-from applier.catalog.dependencies import ObjectIds
+from applier.catalog.dependencies import ObjectIds, ids_of
 from applier.catalog.stream_tables import StreamTableRow
-from applier.errors import PlanningCrashed, SourceBusy, SourceChanged
+from applier.errors import Infrastructure, PlanningCrashed, SourceBusy, SourceChanged
 from applier.operators.stateful_nodes import stateful_nodes
 from applier.plan.depth import Thresholds
 from applier.plan.facts import facts_without_plan, plan_facts
@@ -23,6 +24,7 @@ from applier.plan.nodes import StreamPlan, scans
 from applier.plan.stream_table import PostgresQuery, StreamTable
 from applier.refresh.method.strategy import FullPolicy, RefreshMode
 from applier.refresh.planning.explain_query import plan_report
+from applier.refresh.planning.plans_ahead import PlansAhead, definitions
 from applier.sql.analyze.analyze import AnalyzedQuery, canonical_query
 from applier.sql.by_itself import CHANGES_BY_ITSELF, is_steady
 from applier.sql.identity import Renamed, restate, tree_digest
@@ -43,6 +45,25 @@ MAX_UNFINISHED_PLANS = 2
 """After so many times that planning a query began and never ended, it is not tried again by itself."""
 
 
+@dataclass(frozen=True)
+class PlanWithoutFacts:
+    """A plan, the analysis that it was made from, and the columns that it reads; None where PostgreSQL runs it."""
+
+    table: StreamTable
+    analyzed: AnalyzedQuery
+    used: dict[int, frozenset[int]] | None
+
+    @property
+    def ids(self) -> tuple[Collection[int], Collection[int], Collection[int]]:
+        """The relations, types and functions that it rests on."""
+        ids = dependency_ids(self.analyzed)
+        return ids.relations, ids.types, ids.functions
+
+    def with_facts(self, row: StreamTableRow, facts: DependencyFacts) -> StreamTable:
+        """Return the stream table with the facts of its analysis."""
+        return replace(self.table, facts=_facts_of_plan(row, self.analyzed, facts, self.used))
+
+
 @dataclass
 class StreamTablePlanner:
     """Plans stored definitions; its connection is used for nothing else."""
@@ -50,6 +71,8 @@ class StreamTablePlanner:
     database: Database
     catalog: Catalog
     thresholds: Thresholds
+    ahead: PlansAhead = field(default_factory=PlansAhead)
+    """The plans that were made before the first look."""
     _begun: set[int] = field(default_factory=set)
     """The stream tables that this process has begun to plan."""
     newly_planned: set[int] = field(default_factory=set)
@@ -57,6 +80,9 @@ class StreamTablePlanner:
 
     def __call__(self, row: StreamTableRow) -> StreamTable:
         """Return the stream table with its plan; raise a TrickleError when it cannot be maintained."""
+        if (made := self.ahead.take(row)) is not None:
+            self.newly_planned.add(row.pgt_id)
+            return made
         with self._mark(row.pgt_id):
             return self._try_plan(row)
 
@@ -102,9 +128,43 @@ class StreamTablePlanner:
             ) from error
 
     def _plan(self, row: StreamTableRow) -> StreamTable:
-        connection = self.database.connection
         stored = StoredQuery(row.original_query, row.created_at)
         analyzed, facts = self._analyze(row, stored)
+        return self._plan_analyzed(row, stored, analyzed).with_facts(row, facts)
+
+    def plan_ahead(self, stopping: threading.Event) -> PlansAhead:
+        """Plan the stream tables in service before the first look, until `stopping` is set.
+
+        What cannot be planned, or is altered or in doubt, is left to the ticks: they report it.
+        """
+        stored = self.catalog.dependencies.load()
+        ids = ids_of(stored.values())
+        first_reading = ids, self.catalog.dependencies.digest(ids)
+        # What took the process along is tried by a tick alone, which knows how often it was.
+        left_out = self.catalog.stream_tables.unfinished_plans()
+        made: list[tuple[StreamTableRow, PlanWithoutFacts]] = []
+        rows = self.catalog.stream_tables.all()
+        for row in rows:
+            is_settled = row.in_service and not row.altered and not row.reinitializes
+            if not is_settled or row.pgt_id not in stored or row.pgt_id in left_out or stopping.is_set():
+                continue
+            try:
+                with self._mark(row.pgt_id):
+                    text = StoredQuery(row.original_query, row.created_at)
+                    analyzed = self._analyze_once(row, text, self._owner(row))
+                    made.append((row, self._plan_analyzed(row, text, analyzed)))
+            except (psycopg.OperationalError, Infrastructure) as error:
+                if not isinstance(error, psycopg.errors.LockNotAvailable):
+                    raise
+            except Exception as error:
+                log.info("not planned ahead", extra={"table": str(row.table), "error": type(error).__name__})
+        # After all analyses and before the look: between the two readings of the digest.
+        facts = self.catalog.dependencies.read(ids)
+        tables = [(row, plan.with_facts(row, facts.only(*plan.ids))) for row, plan in made]
+        settled = {row.pgt_id: table for row, table in tables if table.facts == stored[row.pgt_id]}
+        return PlansAhead(first_reading, settled, definitions(rows))
+
+    def _plan_analyzed(self, row: StreamTableRow, stored: StoredQuery, analyzed: AnalyzedQuery) -> PlanWithoutFacts:
         if analyzed.base_columns() != self.catalog.stream_tables.base_columns(row.pgt_relid):
             raise SourceChanged(
                 f"the query of {row.table} no longer returns the columns of the stream table",
@@ -112,37 +172,41 @@ class StreamTablePlanner:
             )
         if row.reads_uncaptured:
             why = "it reads a relation whose changes are not in the log"
-            return self._run_by_postgres(row, analyzed, facts, why, steady=False)
+            return self._run_by_postgres(row, analyzed, why, steady=False)
         try:
-            definition = plan_analyzed(connection, analyzed, stored, self.thresholds.limits)
+            definition = plan_analyzed(self.database.connection, analyzed, stored, self.thresholds.limits)
         except Refused as refused:
             if not _may_postgres_run(row, refused):
                 raise
             steady = is_steady(analyzed.tree, analyzed.catalog)
-            return self._run_by_postgres(row, analyzed, facts, refused.problem, steady=steady)
+            return self._run_by_postgres(row, analyzed, refused.problem, steady=steady)
         self.save(row.pgt_id, row.table, definition.plan)
-        used = _used_columns(definition.plan, analyzed)
-        facts = _facts_of_plan(row, analyzed, facts, used)
-        return StreamTable(row.pgt_id, row.table, row.pgt_relid, analyzed.columns, definition.plan, facts=facts)
+        table = StreamTable(row.pgt_id, row.table, row.pgt_relid, analyzed.columns, definition.plan)
+        return PlanWithoutFacts(table, analyzed, _used_columns(definition.plan, analyzed))
 
     def _analyze(self, row: StreamTableRow, stored: StoredQuery) -> tuple[AnalyzedQuery, DependencyFacts]:
         """Analyse a stored query between two equal readings of the facts: so they are those of the analysis.
 
         What to read is known from a first analysis.
         """
-        connection = self.database.connection
-        # A stream table holds what its owner may read, whoever wrote its row in the catalog.
-        role = owner_of(connection, row.pgt_relid)
-        if role is None:
-            raise SourceChanged(f"{row.table} does not exist any more", hint="drop it with pgtrickle.drop_stream_table")
-        analyzed = analyze_query(connection, row.defining_query, "pg_catalog", stored, role)
+        role = self._owner(row)
+        analyzed = self._analyze_once(row, stored, role)
         for _ in range(ANALYSIS_ATTEMPTS):
             ids = dependency_ids(analyzed)
             before = self.catalog.dependencies.read(ids)
-            analyzed = analyze_query(connection, row.defining_query, "pg_catalog", stored, role)
+            analyzed = self._analyze_once(row, stored, role)
             if dependency_ids(analyzed) == ids and self.catalog.dependencies.read(ids) == before:
                 return analyzed, before
         raise SourceBusy(f"what {row.table} reads is being altered")
+
+    def _owner(self, row: StreamTableRow) -> str:
+        # A stream table holds what its owner may read, whoever wrote its row in the catalog.
+        if (role := owner_of(self.database.connection, row.pgt_relid)) is None:
+            raise SourceChanged(f"{row.table} does not exist any more", hint="drop it with pgtrickle.drop_stream_table")
+        return role
+
+    def _analyze_once(self, row: StreamTableRow, stored: StoredQuery, role: str) -> AnalyzedQuery:
+        return analyze_query(self.database.connection, row.defining_query, "pg_catalog", stored, role)
 
     def restate(self, row: StreamTableRow, old: DependencyFacts, new: DependencyFacts) -> str:
         """Return the stored query with the present names of what it reads; raise SourceChanged when that fails."""
@@ -174,13 +238,13 @@ class StreamTablePlanner:
                 return {row.pgt_id: (row, inside._try_plan(row)) for row in rows}
 
     def _run_by_postgres(
-        self, row: StreamTableRow, analyzed: AnalyzedQuery, facts: DependencyFacts, refusal: str, *, steady: bool
-    ) -> StreamTable:
+        self, row: StreamTableRow, analyzed: AnalyzedQuery, refusal: str, *, steady: bool
+    ) -> PlanWithoutFacts:
         """Return a stream table without a plan; `steady` when its result changes only with its sources."""
         self.catalog.stream_tables.save_plan(row.pgt_id, facts_without_plan(refusal))
         plan = PostgresQuery(row.defining_query, self.catalog.stream_tables.base_sources(row.pgt_id), steady, refusal)
-        facts = _facts_of_plan(row, analyzed, facts, None)
-        return StreamTable(row.pgt_id, row.table, row.pgt_relid, analyzed.columns, plan, facts=facts)
+        table = StreamTable(row.pgt_id, row.table, row.pgt_relid, analyzed.columns, plan)
+        return PlanWithoutFacts(table, analyzed, None)
 
 
 def text_digest(query: str) -> str:

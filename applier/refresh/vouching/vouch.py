@@ -87,6 +87,7 @@ class Vouch:
             if self.has_lost_history:
                 # The catalog is an older one: everything is read again when the topics have its history.
                 self._facts, self._look, self._present = None, None, NO_FACTS
+                self.planner.ahead.compare(None)
                 self._tables.clear()
                 self._committing = []
                 return
@@ -97,6 +98,7 @@ class Vouch:
         ids = self._find_objects()
         self._committing = find_commits(store.sessions_at_work, self._committing)
         found = ids, store.digest(ids)
+        self.planner.ahead.compare(found)
         if found != self._look:
             self._look, self._present = None, store.read(ids)
             self._compared.clear()
@@ -115,6 +117,7 @@ class Vouch:
                 return [], self._refuse_all(self.history, rows)
         admitted: list[StreamTableRow] = []
         refused: list[RefusedRow] = []
+        self.planner.ahead.compare_definitions(rows)
         self._altered = self._find_altered(rows)
         for row in rows:
             try:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Literal
 
 import psycopg
@@ -61,6 +63,10 @@ MERGE_ROWS = 200_000
 """Most net rows that are merged in memory."""
 
 
+LOOK_UP_THREADS = 4
+"""So many Delta tables are looked at side by side at a start: each needs some files of its log."""
+
+
 class DeltaSink:
     """Writes stream tables below one folder or URI: `<root>/<schema>/<name>`; `url` is the database that has them."""
 
@@ -102,6 +108,17 @@ class DeltaSink:
         # The folder of a dropped stream table of the same name has another application id.
         version = DeltaTable(self.path(table)).transaction_version(_application_id(table))
         return ORIGIN if version is None else Lsn(version)
+
+    def recall(self, tables: Collection[StreamTable]) -> None:
+        """Look up the frontiers of several stream tables side by side; what cannot be read is looked up when needed."""
+
+        def look_up(table: StreamTable) -> None:
+            with suppress(Exception):
+                self.frontier(table)
+
+        with ThreadPoolExecutor(LOOK_UP_THREADS, "frontier") as pool:
+            for _ in pool.map(look_up, tables):
+                pass
 
     def await_frontier(self, table: StreamTable) -> Lsn:
         """Wait until no write is in progress; return the frontier then."""

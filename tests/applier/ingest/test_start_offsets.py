@@ -76,3 +76,25 @@ def test_what_was_deleted_unread_is_noticed(kafka: KafkaBroker, topic_prefix: st
     assert lose(2, 19) == (4, [(T, 4)])
     with pytest.raises(StreamLost, match=f"prefix {topic_prefix}"):
         find_start_offsets(written.settings, {"other.public.t": {0: 7}}, Lsn(5))
+
+
+def test_every_partition_begins_where_it_is_needed(kafka: KafkaBroker, topic_prefix: str) -> None:
+    """Positions of some partitions of some topics are known; the others are read from what Kafka still has."""
+    written = Written(kafka.bootstrap, topic_prefix)
+    names = [f"{topic_prefix}.public.u{i}" for i in range(3)]
+    for one in written.admin.create_topics([NewTopic(name, 20, 1) for name in names]).values():
+        one.result(30)
+    written.producer.begin_transaction()
+    for partition in range(20):
+        for _ in range(partition):
+            written.producer.produce(names[0], b"row", partition=partition)
+    written.producer.commit_transaction(30)
+    emptied = [TopicPartition(names[0], partition, 3) for partition in range(5, 20)]
+    for deleted in written.admin.delete_records(emptied).values():
+        deleted.result(30)
+    positions = {names[0]: {7: 5, 8: 2}, names[1]: {19: 4}}
+    found = find_start_offsets(written.settings, positions, ORIGIN).offsets
+    assert found[names[0]] == {p: 5 if p == 7 else 3 if p >= 5 else 0 for p in range(20)}
+    assert found[names[1]] == {p: 4 if p == 19 else 0 for p in range(20)}
+    assert found[names[2]] == dict.fromkeys(range(20), 0) and found[written.topic] == {0: 0}
+    assert found.keys() == {*names, written.topic, f"{topic_prefix}.progress"}

@@ -17,7 +17,7 @@ from applier.catalog.install import install_catalog
 from applier.errors import HistoryUnconfirmed
 from applier.refresh.vouching import server_history
 from applier.refresh.vouching.server_history import ServerHistory, find_loss
-from applier.trace.store import TraceStore
+from applier.trace.store import TraceStore, noted_manifest
 from deploy.local.postgres import Postgres
 from shared_schema.lsn import Lsn
 from shared_schema.progress import Progress
@@ -193,16 +193,17 @@ def test_the_consumer_tells_where_the_sources_are_on_another_server() -> None:
 
 
 def test_the_traces_remember_a_later_checkpoint_than_a_restored_catalog(world: World, tmp_path: Path) -> None:
-    store = TraceStore(None, str(tmp_path))  # type: ignore[arg-type]
+    root = str(tmp_path)
+    store = TraceStore(None, root)  # type: ignore[arg-type]
     installation = world.catalog.checkpoints.installation()
-    assert store.noted_manifest(installation) is None
+    assert noted_manifest(root, installation) is None
     manifest = Manifest(Lsn(99), {"t": {0: 5}}, [], {})
     store.note_manifest(installation, manifest)
     world.own.back_up()
     world.own.put_back()
     world.database.close()
-    assert store.noted_manifest(world.catalog.checkpoints.installation()) == manifest
+    assert noted_manifest(root, world.catalog.checkpoints.installation()) == manifest
     world.write("DROP SCHEMA pgtrickle CASCADE")
     with psycopg.connect(world.own.server.url, autocommit=True) as db:
         install_catalog(db)
-    assert store.noted_manifest(world.catalog.checkpoints.installation()) is None, "another catalog"
+    assert noted_manifest(root, world.catalog.checkpoints.installation()) is None, "another catalog"

@@ -55,3 +55,16 @@ def test_a_tick_that_does_not_end(condition: ApplierCondition, monkeypatch: pyte
     assert "no tick has finished for 10 s" in condition.reason and condition.alive
     condition.note_ready()
     assert condition.ready
+
+
+def test_whatever_answers_it_is_not_ready_before_the_first_tick_is_done() -> None:
+    """While the JVM boots the main loop may take its time, and a first tick that fails is none."""
+    starting, now = ApplierCondition(), time.monotonic()
+    starting.hear_database(now)
+    starting.hear_beat(now, None)
+    starting.beat()
+    assert starting.reason == "no tick has finished yet" and starting.alive
+    starting.note_failure("PostgreSQL cannot be reached")
+    assert not starting.ready and not starting.has_ticked
+    starting.note_ready()
+    assert starting.ready and starting.has_ticked

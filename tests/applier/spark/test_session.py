@@ -1,5 +1,5 @@
-"""What a Spark master says about the cores of this machine, and where Spark does not start because anybody could run
-code."""
+"""What a Spark master says about the cores of this machine; where Spark does not start because anybody could run
+code; a JVM that is launched ahead and cannot be."""
 
 from __future__ import annotations
 
@@ -48,3 +48,27 @@ def test_a_cluster_without_a_secret_is_refused(tmp_path: Path) -> None:
     ended = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False, env=environment)
     assert "refused: Spark master spark://127.0.0.1:9 has no secret" in ended.stdout, ended.stdout + ended.stderr
     assert "spark.authenticate.secret" in ended.stdout
+
+
+AHEAD = """
+import pathlib, sys, threading
+from applier.spark.jars import JavaMissing
+from applier.spark.session import launch_jvm_ahead, spark_session
+launch_jvm_ahead(master="local[1]", driver_memory="1g")
+try:
+    spark_session([], master="local[1]", scratch=pathlib.Path(sys.argv[1]))
+except JavaMissing as error:
+    print(error.problem, [thread.name for thread in threading.enumerate()])
+"""
+
+
+def test_the_error_of_a_jvm_that_is_launched_ahead(tmp_path: Path) -> None:
+    """It is raised where the session is needed, as without the thread."""
+    completed = subprocess.run(
+        [sys.executable, "-c", AHEAD, tmp_path],
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"JAVA_HOME ({tmp_path}) holds no bin/java ['MainThread']" in completed.stdout, completed.stderr
