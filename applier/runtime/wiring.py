@@ -75,6 +75,9 @@ from applier.sinks.staging.staging import Staging
 from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.scratch import Scratch
 from applier.spark.session import count_cores, spark_session, stand_back
+from applier.state.durable_states import DurableStates
+from applier.state.history import TraceHistory
+from applier.state.state_files import StateFiles
 from applier.state.store import StateStore
 from applier.trace.store import TraceStore
 from shared_schema.lsn import Lsn
@@ -172,6 +175,8 @@ class Wiring:
         )
         sources = CapturedSources(catalog, traces, settings.sources_elsewhere)
         computer = self._computer(spark, traces, intake)
+        if loss is None:
+            computer.states.adopt(manifest.states, manifest.frontier)
         delta_sink = self._delta_sink() if settings.delta_sink else None
         open_publisher = self._open_publisher if settings.publish_sink else None
         downstream = Downstream(open_publisher, delta_sink, lambda: self._settings().max_buffer_rows)
@@ -235,7 +240,7 @@ class Wiring:
         return Computer(
             spark=spark,
             traces=traces,
-            states=StateStore(spark),
+            states=StateStore(spark, TraceHistory(traces), StateFiles.below(settings.state_dir)),
             workers=self._workers("compute"),
             long_refreshes=LongRefreshes(self._workers("long", partial(stand_back, spark)), intake.wake),
             in_postgres=self._runner,
@@ -299,6 +304,7 @@ class Wiring:
         checkpointer = Checkpointer(
             applier=self._start.slot,
             store=parts.store,
+            states=DurableStates(parts.computer.states),
             catalog=catalog,
             intake=parts.intake,
             traces=parts.intake.traces,
