@@ -36,7 +36,7 @@ from applier.spark.views import drop_view
 from applier.state.accumulators_driver import MAX_DRIVER_GROUPS, DriverAccumulators
 from applier.state.accumulators_spark import SparkAccumulators
 from applier.state.delete_rederive import recursion_delta
-from applier.state.fingerprint import fingerprint
+from applier.state.fingerprint import state_fingerprint
 from applier.state.fixpoint import MAX_DERIVED_ROWS, FixpointState
 from applier.state.history import SourceHistory
 from applier.state.min_max import MinMaxState
@@ -356,6 +356,11 @@ class StateStore:
         if self.files is not None:
             self.files.know(file for adopted in self._adopted.values() for file in adopted.stored.files())
 
+    def has_stored(self, table: StreamTable, at: Lsn) -> bool:
+        """Whether there is a stored state that was not read yet and can be brought to `at`."""
+        adopted = self._adopted.get(table.id)
+        return adopted is not None and bool(at) and adopted.stored.frontier <= at
+
     def export(self, table: StreamTable, at: Lsn) -> ExportedState | StoredState | None:
         """Return the state of a stream table at `at`, its frontier in PostgreSQL; None if it is not known there.
 
@@ -385,7 +390,7 @@ class StateStore:
             added = pending[1]
         elif not state.since <= at <= state.until:
             return None
-        if (digest := fingerprint(table, state.facts, history.copies(table))) is None:
+        if (digest := state_fingerprint(table, state.facts, history.copies(table))) is None:
             return None
         places = {node: place for place, node in enumerate(stateful_nodes(table.root))}
         nodes = [
@@ -429,7 +434,7 @@ class StateStore:
             raise NotRestorable("no folder is known")
         if at < stored.frontier:
             raise NotRestorable("the stream table is at an older frontier")
-        if stored.fingerprint != fingerprint(table, table.facts, self._history.copies(table)):
+        if stored.fingerprint != state_fingerprint(table, table.facts, self._history.copies(table)):
             raise NotRestorable("the query, a source or the version is another one")
         state = OperatorStates(table.root, {}, stored.frontier, adopted.until, facts=table.facts)
         self._tables[table.id] = state

@@ -75,15 +75,17 @@ def read_node(spark: SparkSession, files: StateFiles, node: StatefulNode, stored
     """Return the state of a node from its files, without what was added last."""
     schema = StructType.fromJson(json.loads(stored.schema))
     rows = files.read_rows(stored.rows[0]) if stored.rows else None
+    state: NodeState
     if stored.kind == "accumulators":
-        state = SparkAccumulators(spark, _expect(node, Aggregate), files.read_frame(spark, stored.base, schema))
-        state.base.files = stored.base
+        in_spark = SparkAccumulators(spark, _expect(node, Aggregate), files.read_frame(spark, stored.base, schema))
+        in_spark.base.files = stored.base
         if rows is not None:
-            state.add(rows)
-    else:
-        if rows is None:
-            raise ValueError(f"no rows of {stored.kind}")
+            in_spark.add(rows)
+        state = in_spark
+    elif rows is not None:
         state = _read_rows(spark, node, stored, schema, rows)
+    else:
+        raise ValueError(f"no rows of {stored.kind}")
     state.stored_rows = state.version, stored.rows
     return state
 

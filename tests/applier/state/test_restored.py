@@ -34,7 +34,7 @@ from applier.state import accumulators_spark
 from applier.state import fingerprint as fingerprint_module
 from applier.state import store as states_module
 from applier.state.durable_states import DurableStates
-from applier.state.fingerprint import SourceCopy, fingerprint, structure
+from applier.state.fingerprint import SourceCopy, state_fingerprint, structure
 from applier.state.state_files import KEPT_S, StateFiles
 from applier.state.store import ExportedState, StateStore
 from applier.state.stored import StoredState
@@ -486,29 +486,29 @@ def test_files_keep_types_exactly(tmp_path: Path) -> None:
 
 def test_what_a_fingerprint_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
     copy = SourceCopy(scan("a").table, 1, Lsn(5), "m")
-    of = fingerprint(table_of(BY_KEY), None, [copy])
+    of = state_fingerprint(table_of(BY_KEY), None, [copy])
     renamed = named(BY_KEY, {0: ColumnName("t", "other")})
-    assert of is not None and fingerprint(table_of(renamed), None, [copy]) == of
+    assert of is not None and state_fingerprint(table_of(renamed), None, [copy]) == of
     others = [
-        fingerprint(table_of(BY_X), None, [copy]),
-        fingerprint(table_of(BY_KEY), None, []),
+        state_fingerprint(table_of(BY_X), None, [copy]),
+        state_fingerprint(table_of(BY_KEY), None, []),
         *(
-            fingerprint(table_of(BY_KEY), None, [replace(copy, **change)])  # type: ignore[arg-type]
+            state_fingerprint(table_of(BY_KEY), None, [replace(copy, **change)])
             for change in ({"relid": 2}, {"captured_at": Lsn(6)}, {"membership": "n"})
         ),
-        fingerprint(table_of(Aggregate(scan("a"), (X,), COUNT_SUM[:1])), None, [copy]),
-        fingerprint(table_of(Filter(scan("a"), less(X, Const(1, INT)))), None, [copy]),
-        fingerprint(table_of(Filter(scan("a"), less(X, Const(1, BIG)))), None, [copy]),
-        fingerprint(table_of(Filter(scan("a"), less(X, Const(True, INT)))), None, [copy]),
+        state_fingerprint(table_of(Aggregate(scan("a"), (X,), COUNT_SUM[:1])), None, [copy]),
+        state_fingerprint(table_of(Filter(scan("a"), less(X, Const(1, INT)))), None, [copy]),
+        state_fingerprint(table_of(Filter(scan("a"), less(X, Const(1, BIG)))), None, [copy]),
+        state_fingerprint(table_of(Filter(scan("a"), less(X, Const(True, INT)))), None, [copy]),
     ]
     meaning = [
-        fingerprint(table_of(BY_KEY), facts(relation(storage=storage, enums=enums)), [copy])
+        state_fingerprint(table_of(BY_KEY), facts(relation(storage=storage, enums=enums)), [copy])
         for storage, enums in ((1, {}), (2, {}), (1, {"7": "labels"}))
     ]
     assert meaning[0] == meaning[1], "VACUUM FULL changes no value"
     others += [meaning[0], meaning[2]]
     monkeypatch.setattr(fingerprint_module, "code_digest", lambda: "another version")
-    others.append(fingerprint(table_of(BY_KEY), None, [copy]))
+    others.append(state_fingerprint(table_of(BY_KEY), None, [copy]))
     assert None not in others and len({of, *others}) == len(others) + 1
     # What looks another way in each process has none, instead of one that differs or is always the same.
     for unknown in (frozenset({1}), object(), {"a": 1}, [1]):
