@@ -45,8 +45,8 @@ class SourceCopy:
 
 
 def state_fingerprint(table: StreamTable, facts: DependencyFacts | None, copies: Iterable[SourceCopy]) -> str | None:
-    """Return the digest of a state that was computed with these facts of the catalog; None for a plan of which it is not
-    known how to compare it with another."""
+    """Return the digest of a state that was computed with these facts of the catalog; None for a plan that cannot be
+    compared with another."""
     if not isinstance(table.plan, StreamPlan):
         return None
     try:
