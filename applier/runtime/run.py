@@ -16,7 +16,7 @@ from applier.catalog.catalog import Catalog
 from applier.catalog.database import Database
 from applier.catalog.service import Service, ServiceState
 from applier.errors import Infrastructure
-from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.computing.full_in_postgres import FullInPostgres
 from applier.runtime.condition import ApplierCondition
 from applier.runtime.live_settings import LiveSettings
 from applier.runtime.lock import ApplierLock
