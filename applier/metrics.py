@@ -38,6 +38,7 @@ SUSPENSIONS = Counter("pg_trickle_suspensions_total", "Stream tables suspended")
 TICK_RETRIES = Counter("pg_trickle_tick_retries_total", "Ticks repeated because a service was not available")
 ARRANGED_BYTES = Gauge("pg_trickle_arranged_bytes", "Bytes of all arrangements, after filters")
 STATES_COMPUTED = Counter("pg_trickle_states_computed_total", "Times the state of a stream table was computed")
+STATES_RESTORED = Counter("pg_trickle_states_restored_total", "Times a state was read back after a start")
 OPEN_LEASES = Gauge("pg_trickle_open_leases", "Leases on deltas that sinks or refreshes still hold")
 CHECKPOINTS = Counter("pg_trickle_checkpoints_total", "Checkpoints of the traces")
 CHECKPOINT_FAILURES = Counter(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg.rows import dict_row
@@ -25,18 +25,28 @@ class Manifest:
     traces: list[dict[str, Any]]
     sinks: dict[str, dict[str, str]]
     """Stream table id -> sink -> the frontier of its last commit; its rows are still correct at `frontier`."""
+    states: dict[str, Any] = field(default_factory=dict)
+    """Stream table id -> the stored state of its operators; only `applier.state.stored` knows the form."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that the catalog stores."""
         offsets = {t: {str(p): o for p, o in ps.items()} for t, ps in self.offsets.items()}
-        return {"frontier": str(self.frontier), "offsets": offsets, "traces": self.traces, "sinks": self.sinks}
+        return {
+            "frontier": str(self.frontier),
+            "offsets": offsets,
+            "traces": self.traces,
+            "sinks": self.sinks,
+            "states": self.states,
+        }
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Manifest:
         """Read the stored form; raise InstallError when it is not one of this version."""
         with refuse_unknown_form():
             offsets = {t: {int(p): o for p, o in ps.items()} for t, ps in stored["offsets"].items()}
-            return cls(Lsn.parse(stored["frontier"]), offsets, stored["traces"], stored["sinks"])
+            # Earlier versions stored no states; then they are computed.
+            states = stored.get("states") or {}
+            return cls(Lsn.parse(stored["frontier"]), offsets, stored["traces"], stored["sinks"], states)
 
 
 EMPTY_MANIFEST = Manifest(ORIGIN, {}, [], {})

@@ -19,6 +19,7 @@ from applier.refresh.writing.catch_up import CatchUp, LatestCheckpoint
 from applier.refresh.writing.long_writes import LongWrites
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.downstream import Downstream
+from applier.state.durable_states import DurableStates, TakenStates
 from applier.trace.store import TraceStore
 from applier.trace.trace import Base, Trace
 from shared_schema.lsn import Lsn
@@ -42,6 +43,7 @@ class Checkpointer:
 
     applier: str
     store: TraceStore
+    states: DurableStates
     catalog: Catalog
     intake: Intake
     traces: Traces
@@ -86,25 +88,39 @@ class Checkpointer:
             return
         offsets = self.intake.restart_offsets(frontier)
         bases: list[tuple[Trace, Base]] = []
+        taken: TakenStates | None = None
         try:
             for trace in self.traces:
                 bases.append((trace, self.store.append(trace, frontier)))
             with self.tick_lock:
                 # Between two ticks: a capture changes several of the fields.
                 entries = [self.store.entry(trace, base) for trace, base in bases]
-            manifest = Manifest(frontier, offsets, entries, sinks)
+                taken = self._take_states()
+            states = self.states.write(taken, self.latest.manifest.states, frontier)
+            manifest = Manifest(frontier, offsets, entries, sinks, states)
             self._save(manifest)
         except BaseException:
             for trace, base in bases:
                 trace.release(base)
             raise
+        finally:
+            if taken is not None:
+                taken.close()
         with self.tick_lock:
             # Between two ticks: the planner of refreshes depends on what the traces hold.
             for trace, base in bases:
                 trace.rebase(base)
         self.latest.move_to(manifest)
+        self.states.settle(states)
         metrics.CHECKPOINTS.inc()
-        log.info("traces checkpointed", extra={"frontier": str(frontier), "traces": len(bases)})
+        log.info("traces checkpointed", extra={"frontier": str(frontier), "traces": len(bases), "states": len(states)})
+
+    def _take_states(self) -> TakenStates:
+        """Take the states between two ticks, at the frontiers that the next LSN ranges begin at."""
+        planned = self.tables.planned
+        return self.states.take(
+            [(row.pgt_id, planned.get(row.pgt_id), row.lsn) for row in self.catalog.stream_tables.all()]
+        )
 
     def _complete_frontiers(self, table: StreamTable, until: Lsn) -> dict[str, str]:
         """Return the frontier of each sink that lacks no queued delta before `until`."""

@@ -80,6 +80,9 @@ from applier.sinks.staging.staging import Staging
 from applier.spark.jars import SPARK_JARS, ensure
 from applier.spark.scratch import Scratch
 from applier.spark.session import count_cores, spark_session, stand_back
+from applier.state.durable_states import DurableStates
+from applier.state.history import TraceHistory
+from applier.state.state_files import StateFiles
 from applier.state.store import StateStore
 from applier.trace.store import TraceStore, noted_manifest
 from applier.unexpected import to_trickle_error
@@ -202,6 +205,8 @@ class Wiring:
         )
         sources = CapturedSources(catalog, traces, settings.sources_elsewhere)
         computer = self._computer(spark, traces, intake)
+        if loss is None:
+            computer.states.adopt(manifest.states, manifest.frontier)
         latest = LatestCheckpoint(manifest)
         history = ServerHistory(
             None if settings.sources_elsewhere else catalog.frontiers,
@@ -275,7 +280,7 @@ class Wiring:
         return Computer(
             spark=spark,
             traces=traces,
-            states=StateStore(spark),
+            states=StateStore(spark, TraceHistory(traces), StateFiles.below(settings.state_dir)),
             workers=self._workers("compute"),
             long_refreshes=LongRefreshes(self._workers("long", partial(stand_back, spark)), intake.wake),
             in_postgres=self._runner,
@@ -339,6 +344,7 @@ class Wiring:
         checkpointer = Checkpointer(
             applier=self._start.slot,
             store=parts.store,
+            states=DurableStates(parts.computer.states),
             catalog=catalog,
             intake=parts.intake,
             traces=parts.intake.traces,

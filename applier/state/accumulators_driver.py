@@ -22,6 +22,7 @@ from applier.spark.views import create_view, drop_view
 from applier.state.accumulators_spark import SparkAccumulators
 from applier.state.affected_groups import upload_affected_groups
 from applier.state.exact_sums import add_sums, arrow_table, rows_as_tuples, zero_of
+from applier.state.exported import ExportedRows, Storable
 from applier.state.uploaded_rows import UploadedRows
 from applier.zset import Row, ZSet, identity
 
@@ -32,7 +33,7 @@ MAX_DRIVER_GROUPS = 50_000
 """About 25 MB for a few sums; more groups are better held in Spark's memory."""
 
 
-class DriverAccumulators:
+class DriverAccumulators(Storable):
     """The sums of every group at one frontier."""
 
     def __init__(self, spark: SparkSession, node: Aggregate, schema: StructType, rows: pa.Table) -> None:
@@ -84,6 +85,7 @@ class DriverAccumulators:
 
     def add(self, rows: pa.Table) -> None:
         """Add the accumulators of a delta to the state."""
+        self.version += 1
         self._add_to(self._groups, rows)
         self._uploaded.append(rows, self.rows)
 
@@ -105,6 +107,13 @@ class DriverAccumulators:
             return SparkAccumulators(self._spark, self.node, self._spark.sql(f"SELECT * FROM {view}"))
         finally:
             drop_view(self._spark, view)
+
+    def export(self) -> ExportedRows:
+        """Return the rows as they are now, for a file."""
+        groups = list(self._groups.values())
+        return ExportedRows(
+            "sums", self._schema, lambda: arrow_table([(*key, *sums) for key, sums in groups], self._arrow)
+        )
 
     def release(self) -> None:
         """Release the memory."""

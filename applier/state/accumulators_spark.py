@@ -3,7 +3,7 @@
     σ(A + ΔA) = σ(A) + σ(ΔA)
 
 Accumulators add up (see `operators.support.accumulators`), so those of a delta are appended to the overlay. Everything
-can be computed again from the traces; nothing here is durable.
+can be computed again from the traces. A checkpoint writes the base only when it is another one than that in its files.
 
 Intuitively: a small change is noted next to the large total, and added into it only now and then.
 """
@@ -15,20 +15,20 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.storagelevel import StorageLevel
 
 from applier.operators.support.accumulators import accumulator_columns, sum_accumulators, sum_types
 from applier.operators.support.inputs import Accumulators
 from applier.plan.nodes import Aggregate
 from applier.spark.views import create_view, drop_view
 from applier.state.exact_sums import report_overflow
+from applier.state.exported import ExportedRows, HeldFrame, Storable
 from applier.zset import ZSet
 
 FOLD_ROWS = 20_000
 """An overlay that is larger than this, and than a tenth of the base, is folded into the base."""
 
 
-class SparkAccumulators:
+class SparkAccumulators(Storable):
     """The accumulators of one node at one frontier."""
 
     def __init__(self, spark: SparkSession, node: Aggregate, frame: DataFrame) -> None:
@@ -36,18 +36,18 @@ class SparkAccumulators:
         self._spark = spark
         self._columns = tuple(accumulator_columns(node))
         self._persist(frame)
-        self.schema = self._frame.schema
+        self.schema = self._base.frame.schema
         self._overlay: pa.Table | None = None
         self._overlay_view: str | None = None
 
     def _persist(self, frame: DataFrame) -> None:
-        self._frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
-        self.rows = self._frame.count()
-        self._view = create_view(self._frame)
+        self._base = HeldFrame(frame)
+        self.rows = self._base.rows
+        self._view = create_view(self._base.frame)
 
     def collect_base(self) -> pa.Table:
         """Return all accumulators of the base, on the driver."""
-        return self._frame.toArrow()
+        return self._base.frame.toArrow()
 
     def before(self) -> ZSet:
         """Return all accumulators."""
@@ -64,6 +64,7 @@ class SparkAccumulators:
 
     def add(self, rows: pa.Table) -> None:
         """Add the accumulators of a delta to the state."""
+        self.version += 1
         self._overlay = rows if self._overlay is None else sum_accumulator_rows(self.node, [self._overlay, rows])
         drop_view(self._spark, self._overlay_view)
         self._overlay_view = self._upload(self._overlay)
@@ -71,18 +72,29 @@ class SparkAccumulators:
             self._fold()
 
     def _fold(self) -> None:
-        frame, view = self._frame, self._view
+        base, view = self._base, self._view
         self._persist(self._spark.sql(sum_accumulators(self.node, self.before()).sql))
         drop_view(self._spark, view)
         drop_view(self._spark, self._overlay_view)
-        frame.unpersist()
+        base.release()
         self._overlay = self._overlay_view = None
+
+    def export(self) -> ExportedRows:
+        """Return the rows as they are now, for files. Who exports releases the base."""
+        overlay = self._overlay
+        rows = None if overlay is None else (lambda: overlay)
+        return ExportedRows("accumulators", self.schema, rows, self._base.hold())
+
+    @property
+    def base(self) -> HeldFrame:
+        """What Spark holds."""
+        return self._base
 
     def release(self) -> None:
         """Release the memory."""
         drop_view(self._spark, self._view)
         drop_view(self._spark, self._overlay_view)
-        self._frame.unpersist()
+        self._base.release()
 
 
 def sum_accumulator_rows(node: Aggregate, tables: list[pa.Table]) -> pa.Table:

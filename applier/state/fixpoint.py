@@ -12,11 +12,12 @@ from applier.operators.support.inputs import Accumulators
 from applier.plan.nodes import Recursion
 from applier.spark.views import create_view
 from applier.state.exact_sums import arrow_table
+from applier.state.exported import ExportedRows, Storable
 from applier.state.uploaded_rows import UploadedRows
 from applier.zset import WEIGHT, Row, ZSet, identity
 
 
-class DriverRows:
+class DriverRows(Storable):
     """Rows and their weights at one frontier."""
 
     def __init__(self, spark: SparkSession, schema: StructType, rows: pa.Table) -> None:
@@ -47,6 +48,7 @@ class DriverRows:
 
     def add(self, rows: pa.Table) -> None:
         """Add a delta to the rows."""
+        self.version += 1
         for row, weight in weighted_rows(rows):
             name = identity(row)
             count = self._rows.get(name, (row, 0))[1] + weight
@@ -63,6 +65,10 @@ class DriverRows:
     def view(self, rows: pa.Table) -> str:
         """Create a view of rows with this schema; the caller drops it."""
         return create_view(self._spark.createDataFrame(rows, self._schema))
+
+    def _export(self, kind: str, **extra: int) -> ExportedRows:
+        rows = list(self._rows.values())
+        return ExportedRows(kind, self._schema, lambda: self.table(rows), extra=extra)
 
     def release(self) -> None:
         """Release the memory."""
@@ -87,3 +93,7 @@ class FixpointState(DriverRows):
     def __init__(self, spark: SparkSession, node: Recursion, schema: StructType, rows: pa.Table) -> None:
         super().__init__(spark, schema, rows)
         self.node = node
+
+    def export(self) -> ExportedRows:
+        """Return the rows as they are now, for a file."""
+        return self._export("fixpoint")

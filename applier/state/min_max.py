@@ -28,10 +28,11 @@ from applier.spark.collect import collect
 from applier.spark.views import create_view, drop_view
 from applier.state.affected_groups import upload_affected_groups
 from applier.state.exact_sums import add_exact, arrow_table, rows_as_tuples, zero_of
+from applier.state.exported import ExportedRows, Storable
 from applier.zset import Row, ZSet, identity
 
 
-class MinMaxState:
+class MinMaxState(Storable):
     """The minima, maxima and sums of one node at one frontier."""
 
     def __init__(self, spark: SparkSession, node: Aggregate, schema: StructType, rows: pa.Table) -> None:
@@ -39,6 +40,7 @@ class MinMaxState:
         self._spark = spark
         self._width = len(key_names(node))
         self._arrow_schema = rows.schema
+        self._row_schema = schema
         self._names = rows.column_names[self._width :]
         self._count = self._names.index(f"{NEW}_{COUNT_COLUMN}")
         found = min_max_calls(node) or {}
@@ -127,6 +129,7 @@ class MinMaxState:
 
     def add(self, old_and_new: pa.Table) -> None:
         """Apply the changes of an LSN range to the state."""
+        self.version += 1
         for row in rows_as_tuples(old_and_new):
             key, _, new = _split_row(row, self._width, len(self._names))
             self._set_group(key, new)
@@ -137,6 +140,13 @@ class MinMaxState:
             self._groups[identity(key)] = key, values
         else:
             self._groups.pop(identity(key), None)
+
+    def export(self) -> ExportedRows:
+        """Return the rows as they are now, for a file."""
+        groups = list(self._groups.values())
+        return ExportedRows(
+            "min_max", self._row_schema, lambda: arrow_table([(*key, *v) for key, v in groups], self._arrow_schema)
+        )
 
     def release(self) -> None:
         """Release the memory."""

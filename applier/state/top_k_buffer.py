@@ -13,6 +13,7 @@ Intuitively: if you need the ten best and know the hundred best, ninety of them 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Self
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from pyspark.sql.types import StructType
 from applier.operators.top_k import last_place, rows_up_to
 from applier.plan.nodes import TopK
 from applier.spark.collect import collect
+from applier.state.exported import ExportedRows
 from applier.state.fixpoint import DriverRows, weighted_rows
 from applier.zset import ZSet, net
 
@@ -47,6 +49,19 @@ class TopKBuffer(DriverRows):
         places = last_place(node) + max(SPARE, 2 * leaving)
         frame = spark.sql(rows_up_to(node, zset, places).sql)
         return cls(spark, node, frame.schema, net(collect(frame)), places)
+
+    def export(self) -> ExportedRows:
+        """Return the rows as they are now, for a file."""
+        return self._export("top_k", reach=self.reach, max_rows=self._max_rows)
+
+    @classmethod
+    def restored(
+        cls, spark: SparkSession, node: TopK, schema: StructType, rows: pa.Table, extra: Mapping[str, int]
+    ) -> Self:
+        """Return a buffer that was stored with its rows, its reach and its limit."""
+        buffer = cls(spark, node, schema, rows, ALL)
+        buffer.reach, buffer._max_rows = extra["reach"], extra["max_rows"]
+        return buffer
 
     def is_sufficient(self, rows: pa.Table) -> bool:
         """Whether the held rows are enough to compute the result after these changes."""

@@ -217,9 +217,16 @@ class Computer:
         return self.traces.holds_ends(table.sources, lsn_range) and is_writable
 
     def recompute(self, table: StreamTable, lsn_range: LsnRange) -> ComputedDelta | None:
-        """Compute the delta over a past range, without the state of the stream table."""
-        with self.traces.through(lsn_range) as inputs:
-            return compute(self.spark, table, inputs, staging=self.staging)
+        """Compute the delta over a past range: with a stored state that nobody has read since the start, if it is not
+        later than the range, else without state. The stream table's next refresh then begins where this one ends."""
+        states = self.states if self.states.has_stored(table, lsn_range.lower) else None
+        try:
+            with self.traces.through(lsn_range) as inputs:
+                return compute(self.spark, table, inputs, states, self.staging)
+        except BaseException:
+            if states is not None:
+                states.forget(table.id)
+            raise
 
     def result_schema(self, table: StreamTable, lsn_range: LsnRange) -> pa.Schema:
         """Return the Arrow schema of the rows as Spark computes them; the traces need not hold the range any more."""

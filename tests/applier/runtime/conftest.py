@@ -60,6 +60,9 @@ from applier.sinks.postgres.sink import PostgresSink
 from applier.sinks.postgres.transaction import TICK_LOCK_TIMEOUT_MS, Cursor, WriteSession, prepare_write_session
 from applier.sinks.staging.staged_delta import STAGED_PREFIX
 from applier.sinks.staging.staging import Staging
+from applier.state.durable_states import DurableStates
+from applier.state.history import TraceHistory
+from applier.state.state_files import StateFiles
 from applier.state.store import StateStore
 from applier.trace.store import TraceStore
 from shared_schema.lsn import ORIGIN, Lsn
@@ -149,6 +152,7 @@ class Ticks:
         return Checkpointer(
             applier="test",
             store=TraceStore(self.lab.spark, str(folder)),
+            states=DurableStates(self.computer.states),
             catalog=self.failures.catalog,
             intake=cast(Intake, NoTopics()),
             traces=self.lab.traces,
@@ -267,7 +271,7 @@ def make_ticks(
             computer = Computer(
                 spark=spark,
                 traces=lab.traces,
-                states=StateStore(spark),
+                states=StateStore(spark, TraceHistory(lab.traces), StateFiles.below(str(tmp_path))),
                 workers=workers,
                 long_refreshes=LongRefreshes(long_workers, lambda: None),
                 in_postgres=FullInPostgres(database, STAGED_ROWS),

@@ -8,7 +8,7 @@ import time
 import pytest
 from prometheus_client import REGISTRY
 
-from applier.runtime.start_stages import READY, StartStages
+from applier.runtime.start_stages import READY_STAGE, StartStages
 
 
 def shown(stage: str) -> float | None:
@@ -32,7 +32,7 @@ def test_the_stages_of_a_start(caplog: pytest.LogCaptureFixture) -> None:
     jvm_ms, after_s = vars(line)["jvm_ms"], vars(line)["after_s"]
     assert 20 <= jvm_ms < 50, "only the start counts"
     assert shown("jvm") == pytest.approx(jvm_ms / 1000, abs=0.001)
-    ready = shown(READY)
+    ready = shown(READY_STAGE)
     assert ready is not None and ready == pytest.approx(after_s, abs=0.01)
     # The imports count from the start of the process: here that of the tests.
     imports = shown("imports")
