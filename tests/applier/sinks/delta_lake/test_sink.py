@@ -288,8 +288,8 @@ def test_columns_that_come_later_are_added(tmp_path: Path, key: tuple[int, ...] 
     assert rows == {(1, 1.0, 7): 1, (2, 2.0, None): 1, (3, 3.0, 9): 1}
 
 
-FIRST = Counter({(1, 0.5): 1, (2, None): 1})
-WRITES = {
+FIRST: Bag = Counter({(1, 0.5): 1, (2, None): 1})
+WRITES: dict[str, tuple[Lsn, Bag, Bag]] = {
     "creation": (ORIGIN, Counter(), FIRST),
     "overwrite": (ORIGIN, Counter(), Counter({(7, 1.5): 1})),
     "append": (Lsn(10), FIRST, FIRST + Counter({(3, 1.5): 1})),
