@@ -43,7 +43,7 @@ LANES = (
 started once. Lanes start in this order, the longest first; a folder that is not listed is a lane of its own."""
 
 
-RESTARTS = ("tests/e2e/test_skeleton.py", "tests/e2e/test_sinks.py")
+RESTARTS = ("tests/e2e/test_skeleton.py", "tests/e2e/test_standby.py", "tests/e2e/test_sinks.py")
 """Tests that kill programs of the stack. They come first: a start takes longer, the more tables were there before."""
 
 

@@ -82,6 +82,15 @@ from shared_schema.slot_lag import SlotLagThresholds
 
 log = logging.getLogger(__name__)
 
+WARM_UP_RUNS = 3
+
+_WARM_UP = """
+SELECT k, count(*) AS n, sum(v) AS total, min(t) AS first, max(d) AS last
+FROM VALUES (1, 2L, 'a', 1.5BD), (2, 3L, 'b', 2.5BD) AS a(k, v, t, d) JOIN VALUES (1), (2) AS b(j) ON a.k = b.j
+WHERE v > 1 GROUP BY k
+UNION ALL SELECT k, v, v, NULL, NULL FROM VALUES (1, 2L) AS c(k, v)
+"""
+
 
 @dataclass(frozen=True)
 class ApplierParts:
@@ -117,6 +126,7 @@ class Wiring:
         stopping: threading.Event,
         cleanup: ExitStack,
         runner: FullInPostgres,
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self._visible = CommitToVisible(SourceTimes(), SourceClock())
         self._settings = settings
@@ -125,6 +135,8 @@ class Wiring:
         self._stopping = stopping
         self._cleanup = cleanup
         self._runner = runner
+        self._confirm = confirm
+        self._spark: SparkSession | None = None
         start = self._start
         set_alert_cooldown(lambda: start.schedule_alert_cooldown_seconds)
         limits = PlanLimits(start.max_plan_nodes, start.max_plan_text, start.max_planning_s)
@@ -136,18 +148,35 @@ class Wiring:
         self._cleanup.callback(database.close)
         return database
 
+    def beat_database(self) -> Database:
+        """Return a connection of its own for beats."""
+        return self.database(_never_wait)
+
+    def spark(self) -> SparkSession:
+        """Return the session, started on first use."""
+        if self._spark is None:
+            settings = self._start
+            scratch = Scratch(settings.scratch_dir, "spark")
+            self._cleanup.callback(scratch.remove)
+            self._spark = spark_session(
+                ensure(SPARK_JARS),
+                master=settings.spark_master,
+                driver_memory=settings.spark_driver_memory,
+                scratch=scratch.path,
+            )
+            self._cleanup.callback(self._spark.stop)
+        return self._spark
+
+    def warm_up(self) -> None:
+        """Start Spark and run a small query of every usual kind, so that its classes are loaded and compiled."""
+        spark = self.spark()
+        for _ in range(WARM_UP_RUNS):
+            spark.sql(_WARM_UP).toArrow()
+
     def parts(self, catalog: Catalog) -> ApplierParts:
         """Build Spark, traces, state and sinks from the last checkpoint; wait for the topics of the consumer."""
         settings = self._start
-        scratch = Scratch(settings.scratch_dir, "spark")
-        self._cleanup.callback(scratch.remove)
-        spark = spark_session(
-            ensure(SPARK_JARS),
-            master=settings.spark_master,
-            driver_memory=settings.spark_driver_memory,
-            scratch=scratch.path,
-        )
-        self._cleanup.callback(spark.stop)
+        spark = self.spark()
         self._wait_for_topics()
         schemas = SchemaReader(settings.topic_prefix, stream.client_options(settings))
         self._cleanup.callback(schemas.close)
@@ -272,6 +301,7 @@ class Wiring:
             stream.client_options(settings),
             transactional_id=f"{settings.publication_prefix}-{settings.slot}",
             replication_factor=settings.replication_factor,
+            confirm=self._confirm,
         )
 
     def _prepare_writes(self, connection: Connection) -> None:
