@@ -156,7 +156,7 @@ def explain(query: str | None, name: str | None, search_path: str, database_url:
 
     Exit code 1 when it cannot be maintained; the error names the construct, its place and what to write instead.
     """
-    from applier.refresh import explain_query
+    from applier.refresh.planning import explain_query
 
     if (query is None) == (name is None):
         raise TrickleError("explain needs either --query or --name", hint="see pg-trickle-applier explain --help")

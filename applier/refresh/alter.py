@@ -29,16 +29,16 @@ from applier.catalog.stream_tables import Status, StreamTableRow
 from applier.errors import SourceBusy, Superseded, TargetError, TargetLocked
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.captured_sources import CapturedSources
-from applier.refresh.computer import Computer
-from applier.refresh.evolution import Transparent, judge
-from applier.refresh.fuses import Fuses
-from applier.refresh.plan_stream_table import StreamTablePlanner
-from applier.refresh.refresh import RefreshRows
-from applier.refresh.skip_changes import skip_changes
-from applier.refresh.strategy import RefreshMethod
+from applier.refresh.computing.computer import Computer
+from applier.refresh.holding.fuses import Fuses
+from applier.refresh.holding.skip_changes import skip_changes
+from applier.refresh.method.refresh import RefreshRows
+from applier.refresh.method.strategy import RefreshMethod
+from applier.refresh.planning.plan_stream_table import StreamTablePlanner
 from applier.refresh.stream_tables import StreamTables
-from applier.refresh.writer import RefreshWriter
+from applier.refresh.vouching.captured_sources import CapturedSources
+from applier.refresh.vouching.evolution import Transparent, judge
+from applier.refresh.writing.writer import RefreshWriter
 from applier.sinks.delta import ComputedDelta
 from applier.sinks.lease import Lease
 from applier.sinks.postgres.key_index import replace_key

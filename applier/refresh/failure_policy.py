@@ -12,10 +12,10 @@ from applier import metrics
 from applier.catalog.catalog import Catalog
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import RefreshFailed, TargetFull
-from applier.refresh.fills import Fills
-from applier.refresh.refresh import Refresh, RefreshResult
+from applier.refresh.computing.fills import Fills
+from applier.refresh.method.refresh import Refresh, RefreshResult
+from applier.refresh.method.strategy import RefreshMethod, RefreshReason
 from applier.refresh.scheduler import Scheduler
-from applier.refresh.strategy import RefreshMethod, RefreshReason
 from applier.unexpected import to_own_error
 from shared_schema.alerts import AlertEvent
 from shared_schema.errors import TrickleError

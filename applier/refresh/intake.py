@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from applier import metrics
 from applier.arrange.traces import Traces
 from applier.ingest.inbox import Inbox
-from applier.refresh.readiness import ANY_RELATION
+from applier.refresh.holding.readiness import ANY_RELATION
 from applier.sinks.kafka.publisher import has_topic
 from shared_schema.errors import ContractError
 from shared_schema.lsn import Lsn

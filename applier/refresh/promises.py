@@ -15,14 +15,21 @@ from typing import Protocol
 
 from applier.catalog.history import AssignedPace
 from applier.catalog.stream_tables import StreamTableRow
-from applier.refresh.deadlines import TICK_BUDGET_MS, Candidate, choose, slack_of_tiers, tick_budget_ms, will_break
-from applier.refresh.pace import Pace, pace_after
-from applier.refresh.refresh import Refresh, RefreshResult, initiated_by
-from applier.refresh.refresh_planner import is_long_refresh
-from applier.refresh.schedule import CONTINUOUS_S, Timed
-from applier.refresh.strategy import NEW_CONTENT, RefreshMethod
-from applier.refresh.tick_load import TickLoad
-from applier.refresh.tiers import (
+from applier.refresh.method.refresh import Refresh, RefreshResult, initiated_by
+from applier.refresh.method.refresh_planner import is_long_refresh
+from applier.refresh.method.strategy import NEW_CONTENT, RefreshMethod
+from applier.refresh.timing.deadlines import (
+    TICK_BUDGET_MS,
+    Candidate,
+    choose,
+    slack_of_tiers,
+    tick_budget_ms,
+    will_break,
+)
+from applier.refresh.timing.pace import Pace, pace_after
+from applier.refresh.timing.schedule import CONTINUOUS_S, Timed
+from applier.refresh.timing.tick_load import TickLoad
+from applier.refresh.timing.tiers import (
     Pressure,
     SlaSample,
     Tier,

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 from applier.catalog.history import AssignedPace
 from applier.catalog.stream_tables import StreamTableRow
+from applier.refresh.method.refresh import Refresh, RefreshResult
+from applier.refresh.method.strategy import RefreshMode
 from applier.refresh.promises import Promises
-from applier.refresh.refresh import Refresh, RefreshResult
-from applier.refresh.schedule import Continuous, Every, Timed, parse_schedule, resolve_calculated
-from applier.refresh.strategy import RefreshMode
+from applier.refresh.timing.schedule import Continuous, Every, Timed, parse_schedule, resolve_calculated
 from shared_schema.errors import TrickleError
 
 RETRY_S = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)

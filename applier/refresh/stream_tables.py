@@ -9,10 +9,10 @@ from datetime import datetime
 from applier import metrics
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.holds import Holds
-from applier.refresh.plans import StreamTablePlans
-from applier.refresh.readiness import Readiness
-from applier.refresh.refresh import Refresh
+from applier.refresh.holding.holds import Holds
+from applier.refresh.holding.readiness import Readiness
+from applier.refresh.method.refresh import Refresh
+from applier.refresh.planning.plans import StreamTablePlans
 from applier.refresh.scheduler import Scheduler
 from shared_schema.errors import TrickleError
 from shared_schema.lsn import Lsn

@@ -12,11 +12,11 @@ from applier.arrange.traces import Traces
 from applier.catalog.catalog import Catalog
 from applier.catalog.checkpoints import Manifest
 from applier.plan.stream_table import StreamTable
-from applier.refresh.catch_up import CatchUp, LatestCheckpoint
+from applier.refresh.computing.long_refreshes import LongRefreshes
 from applier.refresh.intake import Intake
-from applier.refresh.long_refreshes import LongRefreshes
-from applier.refresh.long_writes import LongWrites
 from applier.refresh.stream_tables import StreamTables
+from applier.refresh.writing.catch_up import CatchUp, LatestCheckpoint
+from applier.refresh.writing.long_writes import LongWrites
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.downstream import Downstream
 from applier.trace.store import TraceStore

@@ -23,7 +23,7 @@ from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 from applier.catalog.database import Connection, Database
 from applier.errors import Infrastructure
 from applier.plan.depth import Thresholds
-from applier.refresh import explain_query
+from applier.refresh.planning import explain_query
 from applier.sql.analyze.analyze import RequestedQuery
 from applier.unexpected import to_trickle_error
 from shared_schema.signed_messages import PREFIX, READ_KEY, read_signed

@@ -21,7 +21,7 @@ from applier.catalog.database import Database
 from applier.catalog.epochs import has_ended
 from applier.catalog.service import Service, ServiceState
 from applier.errors import AnotherApplier, Infrastructure
-from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.computing.full_in_postgres import FullInPostgres
 from applier.runtime.condition import ApplierCondition
 from applier.runtime.live_settings import LiveSettings
 from applier.runtime.ownership import Ownership

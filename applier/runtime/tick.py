@@ -15,9 +15,9 @@ from typing import Protocol, assert_never
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import SourceBusy
 from applier.plan.stream_table import StreamTable
-from applier.refresh.long_writes import LongWrite
-from applier.refresh.refresh import Refresh, RefreshResult, RefreshRows
+from applier.refresh.method.refresh import Refresh, RefreshResult, RefreshRows
 from applier.refresh.stream_tables import PlannedRow, RefusedRow
+from applier.refresh.writing.long_writes import LongWrite
 from applier.sinks.delta import MemoryDelta, StagedDelta
 from applier.sinks.lease import Lease
 from applier.sinks.postgres.full_diff import FullResult

@@ -16,10 +16,10 @@ from typing import Any
 from applier.catalog.catalog import Catalog
 from applier.catalog.database import Database
 from applier.plan.depth import Thresholds
-from applier.refresh.captured_sources import CapturedSources
-from applier.refresh.plan_stream_table import StreamTablePlanner
-from applier.refresh.plans import StreamTablePlans
-from applier.refresh.vouch import Vouch
+from applier.refresh.planning.plan_stream_table import StreamTablePlanner
+from applier.refresh.planning.plans import StreamTablePlans
+from applier.refresh.vouching.captured_sources import CapturedSources
+from applier.refresh.vouching.vouch import Vouch
 from shared_schema.lsn import Lsn
 from tests.benchmarks import harness
 from tests.benchmarks.busy import BusyMeter

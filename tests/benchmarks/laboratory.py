@@ -28,7 +28,7 @@ from applier.catalog.frontiers import RefreshTimes, move_frontier
 from applier.catalog.history import RefreshExecution
 from applier.catalog.install import install_catalog
 from applier.plan.stream_table import StreamTable
-from applier.refresh.compute import compute
+from applier.refresh.computing.compute import compute
 from applier.sinks.delta import ComputedDelta, StagedDelta
 from applier.sinks.postgres.sink import PostgresSink
 from applier.sinks.postgres.transaction import WriteSession, prepare_write_session

@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from applier.catalog.database import connect
 from applier.errors import Infrastructure
-from applier.refresh.pinned_snapshot import PinnedSnapshots
+from applier.refresh.computing.pinned_snapshot import PinnedSnapshots
 from tests.cdc_consumer.conftest import MakeConsumer
 from tests.cdc_consumer.harness import Connection, check
 from tests.fixtures import choice

@@ -11,8 +11,8 @@ from applier.functions.aggregates.aggregate_entry import AggregateEntry
 from applier.functions.aggregates.aggregates import AGGREGATES
 from applier.functions.allow_list import ENTRIES
 from applier.functions.entry import Entry
-from applier.refresh.gates import SkipReason
-from applier.refresh.strategy import RefreshMethod, RefreshReason
+from applier.refresh.holding.gates import SkipReason
+from applier.refresh.method.strategy import RefreshMethod, RefreshReason
 from applier.spark.java_functions import SOURCES
 from deploy.pages import pages
 from deploy.pages.places import where

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from psycopg import errors
 
 from applier.refresh.check import check_stream_table
-from applier.refresh.fills import MAX_UNFINISHED
+from applier.refresh.computing.fills import MAX_UNFINISHED
 from deploy.local.stack import Stack
 from shared_schema.table_schema import TableId
 from shared_schema.topics import DEFAULT_PREFIX, table_topic

@@ -26,8 +26,8 @@ from applier.errors import CalculationError, SourceChanged
 from applier.plan.depth import Thresholds
 from applier.plan.stream_table import PostgresQuery
 from applier.refresh.check import check_once
-from applier.refresh.full_in_postgres import FullInPostgres
-from applier.refresh.plan_stream_table import StreamTablePlanner
+from applier.refresh.computing.full_in_postgres import FullInPostgres
+from applier.refresh.planning.plan_stream_table import StreamTablePlanner
 from applier.sql.analyze.analyze import canonical_query
 from applier.sql.plan_query import plan_query
 from shared_schema.errors import TrickleError

@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 from applier.catalog.database import Database, connect
 from applier.catalog.install import install_catalog
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.pinned_snapshot import PinnedSnapshots, _connect_replication
+from applier.refresh.computing.pinned_snapshot import PinnedSnapshots, _connect_replication
 from applier.sinks.postgres.transaction import prepare_write_session
 from applier.sinks.staging.staging import _Copier
 from applier.sql.plan_query import plan_query

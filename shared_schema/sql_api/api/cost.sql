@@ -1,7 +1,7 @@
--- What refreshes cost by the history, and what follows from it: applier/refresh/cost_model.py predicts from the same rows.
+-- What refreshes cost by the history, and what follows from it: applier/refresh/method/cost_model.py predicts from the same rows.
 
 -- Whether a full refresh was the first one of another query or of other rows: nothing that was measured before counts. As in
--- applier/refresh/strategy.py.
+-- applier/refresh/method/strategy.py.
 CREATE OR REPLACE FUNCTION pgtrickle._is_new_content(refresh_reason text) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT refresh_reason IN ('INITIAL', 'DEFINITION_CHANGED', 'REINITIALIZE', 'AUTO_SCHEMA_EVOLUTION')

@@ -11,7 +11,7 @@ BEGIN
     RETURN (extract(epoch FROM sla) * 1000)::bigint;
 END $$;
 
--- As in applier/refresh/tiers.py.
+-- As in applier/refresh/timing/tiers.py.
 CREATE OR REPLACE FUNCTION pgtrickle._tier_of_sla(sla_ms bigint) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN sla_ms IS NULL OR sla_ms <= 5000 THEN 'hot' WHEN sla_ms <= 30000 THEN 'warm' ELSE 'cold' END

@@ -14,7 +14,7 @@ from applier.operators.support.inputs import Side
 from applier.plan.expr import AggregateCall, Col, ValueType
 from applier.plan.nodes import Aggregate, Field, Node, Scan, StreamPlan, fields
 from applier.plan.stream_table import StreamTable
-from applier.refresh.compute import compute
+from applier.refresh.computing.compute import compute
 from applier.spark.session import count_jobs
 from applier.trace.stamped_rows import StampedRow
 from applier.trace.trace import Trace

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from applier.plan.stream_table import StreamTable
-from applier.refresh.cost_cache import CostCache
-from applier.refresh.cost_model import CostModel, DifferentialCost, FullCost
-from applier.refresh.refresh import RefreshResult, WriteTime
-from applier.refresh.strategy import NEW_CONTENT, RefreshMethod, RefreshReason, Strategy
+from applier.refresh.method.cost_cache import CostCache
+from applier.refresh.method.cost_model import CostModel, DifferentialCost, FullCost
+from applier.refresh.method.refresh import RefreshResult, WriteTime
+from applier.refresh.method.strategy import NEW_CONTENT, RefreshMethod, RefreshReason, Strategy
 
 NOW = datetime(2026, 5, 17, tzinfo=UTC)
 

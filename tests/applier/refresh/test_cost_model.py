@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from applier.refresh.cost_model import (
+from applier.refresh.method.cost_model import (
     SAMPLES_OF_SIZE,
     CostModel,
     DifferentialCost,
@@ -18,7 +18,7 @@ from applier.refresh.cost_model import (
     PredictionLimits,
     fit_line,
 )
-from applier.refresh.strategy import (
+from applier.refresh.method.strategy import (
     FullPolicy,
     RefreshInputs,
     RefreshMethod,

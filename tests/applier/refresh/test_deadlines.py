@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.refresh.deadlines import (
+from applier.refresh.timing.deadlines import (
     CYCLES_AT_MOST,
     Candidate,
     choose,
@@ -16,7 +16,7 @@ from applier.refresh.deadlines import (
     tick_budget_ms,
     will_break,
 )
-from applier.refresh.tiers import USABLE, Tier
+from applier.refresh.timing.tiers import USABLE, Tier
 
 HOT, WARM, COLD = Tier.HOT, Tier.WARM, Tier.COLD
 

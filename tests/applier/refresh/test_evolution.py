@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from applier.refresh.evolution import Recompute, Replan, Suspend, Transparent, is_tree_changed, judge
+from applier.refresh.vouching.evolution import Recompute, Replan, Suspend, Transparent, is_tree_changed, judge
 from shared_schema.dependency_facts import DependencyFacts, read_facts, read_relation
 from shared_schema.outdated_rows import outdated_rows
 from shared_schema.table_schema import TableId

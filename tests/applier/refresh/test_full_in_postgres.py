@@ -15,8 +15,8 @@ from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import CalculationError
 from applier.plan.depth import Thresholds
 from applier.plan.stream_table import PostgresQuery
-from applier.refresh.full_in_postgres import FullInPostgres, run_query
-from applier.refresh.plan_stream_table import StreamTablePlanner
+from applier.refresh.computing.full_in_postgres import FullInPostgres, run_query
+from applier.refresh.planning.plan_stream_table import StreamTablePlanner
 from applier.sinks.postgres.full_diff import FullResult, diff_with_target
 from applier.sql.plan_query import plan_query
 from applier.sql.refusal import Reason, Refused

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import FuseBlown
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.fuse import (
+from applier.refresh.holding.fuse import (
     DEFAULT_SENSITIVITY,
     MAX_SAMPLES,
     MIN_LEARNED_LIMIT,
@@ -30,7 +30,7 @@ from applier.refresh.fuse import (
     is_catching_up,
     is_stopped,
 )
-from applier.refresh.fuses import Fuses, find_readers_of_blown
+from applier.refresh.holding.fuses import Fuses, find_readers_of_blown
 from applier.trace.align import LSN
 from applier.trace.trace import Base
 from applier.zset import WEIGHT

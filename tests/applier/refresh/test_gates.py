@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.refresh.gates import Gate, GateKind, SkipReason, find_hold, find_positions, find_stuck, key_of
+from applier.refresh.holding.gates import Gate, GateKind, SkipReason, find_hold, find_positions, find_stuck, key_of
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.table_schema import TableId
 

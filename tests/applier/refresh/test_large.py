@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.refresh.compute import UNFORESEEN_PARTS
+from applier.refresh.computing.compute import UNFORESEEN_PARTS
 from applier.sinks.staging.staging import Staging
 from tests.benchmarks.laboratory import Laboratory
 

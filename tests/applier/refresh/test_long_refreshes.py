@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from applier.errors import Infrastructure, UnexpectedFailure
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.long_refreshes import LongRefreshes
-from applier.refresh.refresh import Refresh, RefreshResult
-from applier.refresh.strategy import RefreshMethod, RefreshReason, Strategy
-from applier.refresh.worker_pool import WorkerPool
+from applier.refresh.computing.long_refreshes import LongRefreshes
+from applier.refresh.computing.worker_pool import WorkerPool
+from applier.refresh.method.refresh import Refresh, RefreshResult
+from applier.refresh.method.strategy import RefreshMethod, RefreshReason, Strategy
 from shared_schema.lsn import Lsn, LsnRange
 from shared_schema.table_schema import TableId
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.refresh.pace import LONGEST_STRETCH, STRETCHES_ABOVE, Pace, pace_after
+from applier.refresh.timing.pace import LONGEST_STRETCH, STRETCHES_ABOVE, Pace, pace_after
 
 
 def run(*took_ms: float, stretches: bool = True) -> list[Pace]:

@@ -12,12 +12,12 @@ import pytest
 
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import PostgresQuery, StreamTable
+from applier.refresh.method.refresh import Refresh, RefreshResult, WriteTime
+from applier.refresh.method.refresh_planner import is_long_refresh
+from applier.refresh.method.strategy import RefreshMethod, RefreshReason, Strategy
 from applier.refresh.promises import MIN_RECENT, Promises, PromiseSettings
-from applier.refresh.refresh import Refresh, RefreshResult, WriteTime
-from applier.refresh.refresh_planner import is_long_refresh
-from applier.refresh.schedule import Continuous, Cron, Every, Timed
 from applier.refresh.scheduler import Scheduler
-from applier.refresh.strategy import RefreshMethod, RefreshReason, Strategy
+from applier.refresh.timing.schedule import Continuous, Cron, Every, Timed
 from shared_schema.alerts import AlertEvent
 from shared_schema.lsn import Lsn, LsnRange
 

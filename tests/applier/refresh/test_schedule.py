@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from applier.catalog.stream_tables import StreamTableRow
-from applier.refresh.schedule import (
+from applier.refresh.scheduler import Scheduler
+from applier.refresh.timing.schedule import (
     BadSchedule,
     Calculated,
     Continuous,
@@ -23,7 +24,6 @@ from applier.refresh.schedule import (
     period_s,
     resolve_calculated,
 )
-from applier.refresh.scheduler import Scheduler
 
 NOON = datetime(2026, 5, 17, 12, 0, tzinfo=UTC)
 

@@ -15,8 +15,8 @@ from applier.catalog.database import Database
 from applier.catalog.frontiers import ServerPosition
 from applier.catalog.install import install_catalog
 from applier.errors import HistoryUnconfirmed
-from applier.refresh import server_history
-from applier.refresh.server_history import ServerHistory, find_loss
+from applier.refresh.vouching import server_history
+from applier.refresh.vouching.server_history import ServerHistory, find_loss
 from applier.trace.store import TraceStore
 from deploy.local.postgres import Postgres
 from shared_schema.lsn import Lsn

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.refresh.cost_model import Prediction
-from applier.refresh.gates import SkipReason
-from applier.refresh.strategy import (
+from applier.refresh.holding.gates import SkipReason
+from applier.refresh.method.cost_model import Prediction
+from applier.refresh.method.strategy import (
     FEW_CHANGES,
     FullForbidden,
     FullPolicy,

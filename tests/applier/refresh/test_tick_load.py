@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from applier.refresh.tick_load import LEAST_MS, MOST, TickLoad
+from applier.refresh.timing.tick_load import LEAST_MS, MOST, TickLoad
 
 NOON = datetime(2026, 5, 17, 12, 0, tzinfo=UTC)
 

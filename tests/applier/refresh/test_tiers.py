@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.refresh.schedule import Continuous, Cron, Every
-from applier.refresh.tiers import (
+from applier.refresh.timing.schedule import Continuous, Cron, Every
+from applier.refresh.timing.tiers import (
     CYCLES,
     Pressure,
     SlaSample,

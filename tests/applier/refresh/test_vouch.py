@@ -22,12 +22,12 @@ from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import Infrastructure
 from applier.plan.depth import Thresholds
 from applier.plan.stream_table import StreamTable
-from applier.refresh.captured_sources import CapturedSources
-from applier.refresh.plan_stream_table import StreamTablePlanner
-from applier.refresh.plans import StreamTablePlans
-from applier.refresh.refresh import Refresh
-from applier.refresh.strategy import RefreshMethod, RefreshReason, Strategy
-from applier.refresh.vouch import Vouch
+from applier.refresh.method.refresh import Refresh
+from applier.refresh.method.strategy import RefreshMethod, RefreshReason, Strategy
+from applier.refresh.planning.plan_stream_table import StreamTablePlanner
+from applier.refresh.planning.plans import StreamTablePlans
+from applier.refresh.vouching.captured_sources import CapturedSources
+from applier.refresh.vouching.vouch import Vouch
 from deploy.local.postgres import Postgres
 from shared_schema.commits import SessionAtWork
 from shared_schema.dependency_facts import DependencyFacts

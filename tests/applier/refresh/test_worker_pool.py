@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from applier.refresh.worker_pool import WorkerPool
+from applier.refresh.computing.worker_pool import WorkerPool
 
 LIMIT_S = 10
 

@@ -23,28 +23,28 @@ from applier.catalog.checkpoints import Manifest
 from applier.catalog.database import Database
 from applier.plan.depth import Thresholds
 from applier.refresh.alter import Alterations
-from applier.refresh.captured_sources import CapturedSources
-from applier.refresh.catch_up import CatchUp, LatestCheckpoint
-from applier.refresh.computer import Computer
-from applier.refresh.cost_cache import CostCache, model_of
+from applier.refresh.computing.computer import Computer
+from applier.refresh.computing.full_in_postgres import FullInPostgres
+from applier.refresh.computing.long_refreshes import LongRefreshes
+from applier.refresh.computing.worker_pool import WorkerPool
 from applier.refresh.failure_policy import FailurePolicy
-from applier.refresh.full_in_postgres import FullInPostgres
-from applier.refresh.fuses import Fuses
-from applier.refresh.holds import Holds
+from applier.refresh.holding.fuses import Fuses
+from applier.refresh.holding.holds import Holds
+from applier.refresh.holding.readiness import Readiness
 from applier.refresh.intake import Intake
-from applier.refresh.long_refreshes import LongRefreshes
-from applier.refresh.long_writes import LongWrites
-from applier.refresh.plan_stream_table import StreamTablePlanner
-from applier.refresh.plans import StreamTablePlans
+from applier.refresh.method.cost_cache import CostCache, model_of
+from applier.refresh.method.refresh_planner import RefreshLimits, RefreshPlanner
+from applier.refresh.planning.plan_stream_table import StreamTablePlanner
+from applier.refresh.planning.plans import StreamTablePlans
 from applier.refresh.promises import Promises
-from applier.refresh.readiness import Readiness
-from applier.refresh.refresh_planner import RefreshLimits, RefreshPlanner
-from applier.refresh.result_writer import ResultWriter
 from applier.refresh.scheduler import Scheduler
 from applier.refresh.stream_tables import StreamTables
-from applier.refresh.vouch import Vouch
-from applier.refresh.worker_pool import WorkerPool
-from applier.refresh.writer import RefreshWriter
+from applier.refresh.vouching.captured_sources import CapturedSources
+from applier.refresh.vouching.vouch import Vouch
+from applier.refresh.writing.catch_up import CatchUp, LatestCheckpoint
+from applier.refresh.writing.long_writes import LongWrites
+from applier.refresh.writing.result_writer import ResultWriter
+from applier.refresh.writing.writer import RefreshWriter
 from applier.runtime.checkpointer import Checkpointer, CheckpointSettings
 from applier.runtime.maintenance import Maintenance, MaintenanceSettings
 from applier.runtime.tick import run_tick

@@ -14,10 +14,11 @@ from deltalake import DeltaTable
 
 from applier.errors import Infrastructure, TargetDiverged
 from applier.plan.stream_table import StreamTable
-from applier.refresh import compute as compute_module
-from applier.refresh import computer as computer_module
-from applier.refresh import fills, plan_stream_table
-from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.computing import compute as compute_module
+from applier.refresh.computing import computer as computer_module
+from applier.refresh.computing import fills
+from applier.refresh.computing.full_in_postgres import FullInPostgres
+from applier.refresh.planning import plan_stream_table
 from applier.sinks.delta_lake.sink import DeltaSink
 from applier.sinks.postgres.sink import PostgresSink
 from applier.sql import plan_query

@@ -18,8 +18,8 @@ import pytest
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import StreamTable
 from applier.refresh.alter import Alterations
-from applier.refresh.refresh import Refresh
-from applier.refresh.refresh_planner import RefreshPlanner
+from applier.refresh.method.refresh import Refresh
+from applier.refresh.method.refresh_planner import RefreshPlanner
 from shared_schema.lsn import Lsn
 from tests.applier.runtime.conftest import Ticks, create
 

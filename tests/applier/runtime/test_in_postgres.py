@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from applier.plan.stream_table import StreamTable
-from applier.refresh.full_in_postgres import FullInPostgres
+from applier.refresh.computing.full_in_postgres import FullInPostgres
 from applier.sinks.delta import ComputedDelta
 from shared_schema.lsn import Lsn
 from tests.applier.runtime.conftest import Ticks

@@ -20,7 +20,7 @@ from psycopg import sql
 from applier.catalog.database import Database
 from applier.catalog.install import install_catalog
 from applier.plan.depth import Thresholds
-from applier.refresh import explain_query
+from applier.refresh.planning import explain_query
 from applier.runtime import requests as requests_module
 from applier.runtime.requests import MAX_OPEN, VALID_S, QuestionParts, Request, Requests, parse_request
 from applier.sql.analyze.analyze import RequestedQuery

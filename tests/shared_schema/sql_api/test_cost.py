@@ -13,9 +13,9 @@ from applier.catalog.beats import BeatStore
 from applier.catalog.database import Database
 from applier.catalog.history import History, HistoryRow, RefreshExecution, record_refresh
 from applier.catalog.install import install_catalog
-from applier.refresh.cost_cache import model_of
-from applier.refresh.cost_model import SAMPLES_OF_SIZE, CostModel, FullCost, PredictionLimits, fit_line
-from applier.refresh.strategy import NEW_CONTENT, RefreshReason
+from applier.refresh.method.cost_cache import model_of
+from applier.refresh.method.cost_model import SAMPLES_OF_SIZE, CostModel, FullCost, PredictionLimits, fit_line
+from applier.refresh.method.strategy import NEW_CONTENT, RefreshReason
 from shared_schema.lsn import Lsn, LsnRange
 
 Connection = psycopg.Connection[tuple[object, ...]]

@@ -9,7 +9,7 @@ import pytest
 from psycopg import errors
 
 from applier.catalog.install import install_catalog
-from applier.refresh.schedule import parse_schedule
+from applier.refresh.timing.schedule import parse_schedule
 from tests.fixtures.postgres import PostgresServer
 
 Connection = psycopg.Connection[tuple[object, ...]]

@@ -13,7 +13,7 @@ from applier.catalog.database import Database
 from applier.catalog.history import AssignedPace, History
 from applier.catalog.install import install_catalog
 from applier.catalog.stream_tables import StreamTableStore
-from applier.refresh.tiers import tier_of_sla
+from applier.refresh.timing.tiers import tier_of_sla
 from tests.fixtures.postgres import PostgresServer
 
 Connection = psycopg.Connection[tuple[object, ...]]

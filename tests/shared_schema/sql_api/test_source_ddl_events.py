@@ -13,7 +13,7 @@ from applier.catalog.catalog import Catalog
 from applier.catalog.database import Database
 from applier.catalog.install import install_catalog
 from applier.plan.depth import Thresholds
-from applier.refresh.plan_stream_table import StreamTablePlanner
+from applier.refresh.planning.plan_stream_table import StreamTablePlanner
 
 Connection = psycopg.Connection[tuple[object, ...]]
 

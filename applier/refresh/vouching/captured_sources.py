@@ -15,8 +15,8 @@ from typing import Any
 from applier.arrange.traces import Traces
 from applier.catalog.catalog import Catalog
 from applier.catalog.dependencies import SourceState
-from applier.refresh.evolution import is_tree_changed
-from applier.refresh.readiness import ANY_RELATION
+from applier.refresh.holding.readiness import ANY_RELATION
+from applier.refresh.vouching.evolution import is_tree_changed
 from shared_schema.dependency_facts import DependencyFacts, RelationFact
 from shared_schema.lsn import Lsn
 from shared_schema.outdated_rows import outdated_rows

@@ -13,7 +13,7 @@ from applier.catalog.confined import Confined, owner_of
 from applier.catalog.database import Connection
 from applier.errors import CalculationError, Infrastructure, SourceBusy, TargetFull
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.pinned_snapshot import PinnedSnapshots
+from applier.refresh.computing.pinned_snapshot import PinnedSnapshots
 from applier.sinks.delta import ComputedDelta, StagedDelta
 from applier.sinks.postgres import merge_sql, pg_errors
 from applier.sinks.postgres.full_diff import FullResult, diff_with_target

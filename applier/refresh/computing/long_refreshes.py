@@ -7,9 +7,9 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from applier.refresh.refresh import Refresh, RefreshResult, RefreshRows
-from applier.refresh.strategy import RefreshMethod
-from applier.refresh.worker_pool import WorkerPool
+from applier.refresh.computing.worker_pool import WorkerPool
+from applier.refresh.method.refresh import Refresh, RefreshResult, RefreshRows
+from applier.refresh.method.strategy import RefreshMethod
 from applier.sinks.lease import Lease
 from applier.unexpected import to_trickle_error
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from applier.refresh.cost_model import Prediction
+from applier.refresh.method.cost_model import Prediction
 from shared_schema.errors import TrickleError
 
 

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import assert_never
 
-from applier.refresh.schedule import CONTINUOUS_S, Continuous, Cron, Every, Timed, next_due, period_s
+from applier.refresh.timing.schedule import CONTINUOUS_S, Continuous, Cron, Every, Timed, next_due, period_s
 
 CYCLES = 3
 """Refreshes in a row with the same finding before a tier changes: one slow refresh moves nothing."""

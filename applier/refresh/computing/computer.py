@@ -19,13 +19,13 @@ from applier.arrange.inputs import SMALL_RANGE_ROWS, TraceInputs
 from applier.arrange.traces import Traces
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.compute import compute, compute_full, result_schema
-from applier.refresh.full_in_postgres import FullInPostgres
-from applier.refresh.long_refreshes import LongRefreshes
-from applier.refresh.refresh import Refresh, RefreshResult, RefreshRows
-from applier.refresh.refresh_planner import is_long_refresh
-from applier.refresh.strategy import RefreshMethod, RefreshReason
-from applier.refresh.worker_pool import WorkerPool
+from applier.refresh.computing.compute import compute, compute_full, result_schema
+from applier.refresh.computing.full_in_postgres import FullInPostgres
+from applier.refresh.computing.long_refreshes import LongRefreshes
+from applier.refresh.computing.worker_pool import WorkerPool
+from applier.refresh.method.refresh import Refresh, RefreshResult, RefreshRows
+from applier.refresh.method.refresh_planner import is_long_refresh
+from applier.refresh.method.strategy import RefreshMethod, RefreshReason
 from applier.sinks.delta import ComputedDelta, MemoryDelta, StagedDelta
 from applier.sinks.lease import Lease
 from applier.sinks.postgres.full_diff import FullResult

@@ -11,7 +11,7 @@ from typing import Self
 from applier.catalog.history import RefreshExecution
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import StreamTable
-from applier.refresh.strategy import RefreshReason, Strategy
+from applier.refresh.method.strategy import RefreshReason, Strategy
 from applier.sinks.delta import ComputedDelta
 from applier.sinks.lease import Lease
 from applier.sinks.postgres.full_diff import FullResult

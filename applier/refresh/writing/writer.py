@@ -14,10 +14,10 @@ from applier.catalog.catalog import Catalog
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import GroupCommitRefused, Infrastructure, Superseded, TargetLocked
 from applier.plan.stream_table import StreamTable
-from applier.refresh.catch_up import CatchUp
-from applier.refresh.long_writes import LongWrite, LongWrites
-from applier.refresh.refresh import RefreshResult, group_by_range
-from applier.refresh.result_writer import ResultWriter, WrittenRows
+from applier.refresh.method.refresh import RefreshResult, group_by_range
+from applier.refresh.writing.catch_up import CatchUp
+from applier.refresh.writing.long_writes import LongWrite, LongWrites
+from applier.refresh.writing.result_writer import ResultWriter, WrittenRows
 from applier.sinks.commit_to_visible import POSTGRES, CommitToVisible
 from applier.sinks.delta import ComputedDelta
 from applier.sinks.downstream import Downstream

@@ -19,14 +19,14 @@ from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import PublicationChanged, SourceBusy, SourceChanged
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.captured_sources import CapturedSources
-from applier.refresh.evolution import Recompute, Replan, Suspend, Transparent, Verdict, judge
-from applier.refresh.plan_stream_table import StreamTablePlanner, text_digest
-from applier.refresh.plans import StreamTablePlans
-from applier.refresh.refresh import Refresh
-from applier.refresh.server_history import ServerHistory
-from applier.refresh.strategy import RefreshMethod
+from applier.refresh.method.refresh import Refresh
+from applier.refresh.method.strategy import RefreshMethod
+from applier.refresh.planning.plan_stream_table import StreamTablePlanner, text_digest
+from applier.refresh.planning.plans import StreamTablePlans
 from applier.refresh.stream_tables import RefusedRow
+from applier.refresh.vouching.captured_sources import CapturedSources
+from applier.refresh.vouching.evolution import Recompute, Replan, Suspend, Transparent, Verdict, judge
+from applier.refresh.vouching.server_history import ServerHistory
 from applier.unexpected import to_own_error
 from shared_schema.commits import SessionAtWork, find_commits
 from shared_schema.dependency_facts import DependencyFacts, read_facts

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from applier.refresh.tiers import Tier
+from applier.refresh.timing.tiers import Tier
 
 TICK_BUDGET_MS = 2_000.0
 """How long the refreshes of one tick take by prediction, where there are more of them to do."""

@@ -16,7 +16,7 @@ from applier.arrange.traces import Traces
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import FuseBlown
 from applier.plan.stream_table import StreamTable
-from applier.refresh.fuse import (
+from applier.refresh.holding.fuse import (
     MAX_SAMPLES,
     FuseMode,
     FuseOptions,
@@ -28,7 +28,7 @@ from applier.refresh.fuse import (
     is_catching_up,
     is_stopped,
 )
-from applier.refresh.schedule import Calculated, Continuous, next_due, parse_schedule
+from applier.refresh.timing.schedule import Calculated, Continuous, next_due, parse_schedule
 from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 
 

@@ -19,9 +19,9 @@ from typing import Self
 from applier import metrics
 from applier.catalog.stream_tables import lock_in_service
 from applier.errors import Superseded
-from applier.refresh.refresh import RefreshResult
-from applier.refresh.result_writer import ResultWriter, WrittenRows
-from applier.refresh.worker_pool import WorkerPool
+from applier.refresh.computing.worker_pool import WorkerPool
+from applier.refresh.method.refresh import RefreshResult
+from applier.refresh.writing.result_writer import ResultWriter, WrittenRows
 from applier.sinks.postgres.transaction import Cursor
 from applier.unexpected import to_trickle_error
 from shared_schema.errors import TrickleError

@@ -15,7 +15,7 @@ from applier.catalog.catalog import Catalog
 from applier.catalog.gates import GateRow
 from applier.catalog.stream_tables import StreamTableRow
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.gates import (
+from applier.refresh.holding.gates import (
     Gate,
     GateKey,
     GateKind,

@@ -14,11 +14,11 @@ from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import FuseBlown
 from applier.plan.nodes import StreamPlan
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.cost_cache import CostCache
-from applier.refresh.cost_model import CostModel, Prediction, PredictionLimits
-from applier.refresh.fuses import Fuses, find_readers_of_blown
-from applier.refresh.refresh import Refresh, RefreshResult
-from applier.refresh.strategy import (
+from applier.refresh.holding.fuses import Fuses, find_readers_of_blown
+from applier.refresh.method.cost_cache import CostCache
+from applier.refresh.method.cost_model import CostModel, Prediction, PredictionLimits
+from applier.refresh.method.refresh import Refresh, RefreshResult
+from applier.refresh.method.strategy import (
     FULL_POLICY,
     FullForbidden,
     FullPolicy,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from applier.catalog.history import MeasuredRefresh
 from applier.plan.stream_table import StreamTable
-from applier.refresh.cost_model import CostModel, DifferentialCost, FullCost
-from applier.refresh.refresh import RefreshResult
-from applier.refresh.strategy import NEW_CONTENT, RefreshMethod, RefreshReason
+from applier.refresh.method.cost_model import CostModel, DifferentialCost, FullCost
+from applier.refresh.method.refresh import RefreshResult
+from applier.refresh.method.strategy import NEW_CONTENT, RefreshMethod, RefreshReason
 
 
 @dataclass

@@ -21,8 +21,8 @@ from applier.plan.depth import Thresholds
 from applier.plan.facts import facts_without_plan, plan_facts
 from applier.plan.nodes import StreamPlan, scans
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.explain_query import plan_report
-from applier.refresh.strategy import FullPolicy, RefreshMode
+from applier.refresh.method.strategy import FullPolicy, RefreshMode
+from applier.refresh.planning.explain_query import plan_report
 from applier.sql.analyze.analyze import AnalyzedQuery, canonical_query
 from applier.sql.by_itself import CHANGES_BY_ITSELF, is_steady
 from applier.sql.catalog_snapshot import FIRST_USER_OID

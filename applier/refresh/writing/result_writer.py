@@ -11,8 +11,8 @@ from datetime import datetime
 from applier.catalog.history import RefreshExecution
 from applier.errors import RefreshFailed, SinkAhead
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.refresh import RefreshResult, RefreshRows
-from applier.refresh.strategy import RefreshMethod
+from applier.refresh.method.refresh import RefreshResult, RefreshRows
+from applier.refresh.method.strategy import RefreshMethod
 from applier.sinks.delta import ComputedDelta, MemoryDelta
 from applier.sinks.downstream import Downstream
 from applier.sinks.lease import Lease

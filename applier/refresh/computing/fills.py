@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from applier.catalog.stream_tables import StreamTableStore
 from applier.errors import FillCrashed
-from applier.refresh.refresh import Refresh
-from applier.refresh.refresh_planner import is_long_refresh
-from applier.refresh.strategy import RefreshMethod
+from applier.refresh.method.refresh import Refresh
+from applier.refresh.method.refresh_planner import is_long_refresh
+from applier.refresh.method.strategy import RefreshMethod
 
 MAX_UNFINISHED = 3
 """After so many times that a computation began and never ended, it is not tried again by itself."""

@@ -13,7 +13,7 @@ from applier.catalog.checkpoints import Manifest
 from applier.catalog.stream_tables import StreamTableRow
 from applier.errors import SinkAhead
 from applier.plan.stream_table import PostgresQuery, StreamTable
-from applier.refresh.strategy import cannot_repair
+from applier.refresh.method.strategy import cannot_repair
 from applier.sinks.delta import ComputedDelta, Delta
 from applier.sinks.downstream import Downstream
 from applier.sinks.postgres.committed_rows import CommittedRows
