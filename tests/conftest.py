@@ -40,7 +40,8 @@ LANES = (
     "tests/upgrade/",
 )
 """`make test` runs two tests in parallel. Tests of one lane run one after the other, so that each server and session is
-started once. Lanes start in this order, the longest first; a folder that is not listed is a lane of its own."""
+started once. Lanes start in this order, the longest first; a file elsewhere is a lane of its own, so that both workers
+end at about the same time."""
 
 
 RESTARTS = ("tests/e2e/test_skeleton.py", "tests/e2e/test_standby.py", "tests/e2e/test_sinks.py")
@@ -49,11 +50,11 @@ RESTARTS = ("tests/e2e/test_skeleton.py", "tests/e2e/test_standby.py", "tests/e2
 
 def lane(nodeid: str) -> tuple[int, str]:
     """Return the place of a test's lane in the order in which lanes start, and its name."""
-    folder = nodeid.partition("::")[0].rpartition("/")[0] + "/"
+    file = nodeid.partition("::")[0]
     for place, folders in enumerate(LANES):
-        if folder.startswith(tuple(folders.split())):
+        if file.startswith(tuple(folders.split())):
             return place, folders
-    return len(LANES), folder
+    return len(LANES), file
 
 
 class LaneScheduling(LoadScopeScheduling):  # type: ignore[misc]

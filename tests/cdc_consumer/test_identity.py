@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,16 +135,33 @@ def test_a_slot_the_server_gave_up(own: OwnServer, kafka: KafkaBroker, tmp_path:
     assert "was invalidated" in consumer.command("status").stdout
 
 
+def holder(own: OwnServer, slot: str) -> object:
+    """Return the program whose session has the slot, or None."""
+    with connect(own.server.url) as db:
+        row = db.execute(
+            "SELECT application_name FROM pg_replication_slots LEFT JOIN pg_stat_activity ON pid = active_pid"
+            " WHERE slot_name = %s",
+            (slot,),
+        ).fetchone()
+    assert row is not None
+    return row[0]
+
+
 def test_a_slot_stolen_while_streaming(own: OwnServer, kafka: KafkaBroker, tmp_path: Path) -> None:
     """The consumer waits for the session that has the slot, and notices that it moved the slot."""
     consumer = started(own, kafka, tmp_path)
     consumer.caught_up()
     options = ["-o", "proto_version=1", "-o", "publication_names=pg_trickle"]
     command = [str(own.server.bin("pg_recvlogical")), "-d", own.server.url, "-S", consumer.prefix, "--start", *options]
+    # The consumer is stopped meanwhile, or it would have the slot again before the thief asks for it.
+    consumer.process.send_signal(signal.SIGSTOP)
     execute(
         own, f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{consumer.prefix}'"
     )
+    until(lambda: holder(own, consumer.prefix) is None, "the slot is free")
     thief = subprocess.Popen([*command, "-f", "/dev/null", "-s", "1", "-F", "1"])
+    until(lambda: holder(own, consumer.prefix) == "pg_recvlogical", "stolen")
+    consumer.process.send_signal(signal.SIGCONT)
     try:
         until(lambda: "standing by" in consumer.get("/readyz")[1], "standing by")
         execute(own, "INSERT INTO t VALUES (13, 'stolen')")
