@@ -34,6 +34,7 @@ for _event in AlertEvent:
     # A counter that begins at 1 has not increased, by Prometheus' rules.
     ALERTS.labels(_event.value)
 BUFFERED_ROWS = Gauge("pg_trickle_buffered_rows", "Change rows held since the last checkpoint of the traces")
+ROLE = Gauge("pg_trickle_applier_role", "1 for the role of this process: owner or standby", ["role"])
 SUSPENSIONS = Counter("pg_trickle_suspensions_total", "Stream tables suspended")
 TICK_RETRIES = Counter("pg_trickle_tick_retries_total", "Ticks repeated because a service was not available")
 ARRANGED_BYTES = Gauge("pg_trickle_arranged_bytes", "Bytes of all arrangements, after filters")
@@ -63,6 +64,12 @@ COMMIT_TO_VISIBLE = Histogram(
     ["stream_table", "sink"],
     buckets=(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0),
 )
+
+
+def set_role(role: str) -> None:
+    """Show the role of this process: owner or standby."""
+    for known in ("owner", "standby"):
+        ROLE.labels(known).set(known == role)
 
 
 class StalenessGauge(Collector):

@@ -68,6 +68,7 @@ class AlertEvent(Enum):
     STREAM_BACK = "stream_back"
     APPLIER_SILENT = "applier_silent"
     APPLIER_BACK = "applier_back"
+    APPLIER_TAKEN_OVER = "applier_taken_over"
 
     @property
     def kind(self) -> AlertKind:
@@ -88,6 +89,7 @@ class AlertEvent(Enum):
                 | AlertEvent.STREAM_BACK
                 | AlertEvent.APPLIER_SILENT
                 | AlertEvent.APPLIER_BACK
+                | AlertEvent.APPLIER_TAKEN_OVER
             ):
                 return AlertKind.CHANGE
             case (

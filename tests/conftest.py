@@ -44,7 +44,7 @@ started once. Lanes start in this order, the longest first; a file elsewhere is 
 end at about the same time."""
 
 
-RESTARTS = ("tests/e2e/test_skeleton.py", "tests/e2e/test_sinks.py")
+RESTARTS = ("tests/e2e/test_skeleton.py", "tests/e2e/test_standby.py", "tests/e2e/test_sinks.py")
 """Tests that kill programs of the stack. They come first: a start takes longer, the more tables were there before."""
 
 

@@ -7,21 +7,36 @@ from contextlib import suppress
 
 import psycopg
 
-from applier.errors import Infrastructure
+from applier.catalog.epochs import epoch_of, has_ended, name_epoch
+from applier.errors import AnotherApplier, Infrastructure
 from shared_schema.connections import connect_with_statement
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
 
 def connect(url: str) -> Connection:
-    """Open a pinned connection in autocommit mode; raise Infrastructure when the server is not reachable."""
+    """Open a pinned connection in autocommit mode, which names the epoch of this process; raise Infrastructure when the
+    server is not reachable, AnotherApplier when the epoch has ended."""
     try:
-        return connect_with_statement(url, application_name="pg-trickle-applier")
+        connection = connect_with_statement(url, application_name="pg-trickle-applier")
+        if (epoch := epoch_of(url)) is not None:
+            name_epoch(connection, epoch)
+        return connection
     except psycopg.OperationalError as error:
+        if has_ended(error):
+            raise taken_over() from error
         raise Infrastructure(
             f"PostgreSQL cannot be reached: {str(error).splitlines()[0]}",
             hint="check PG_TRICKLE_DATABASE_URL and that the server is running",
         ) from None
+
+
+def taken_over() -> AnotherApplier:
+    """Return the error with which a process ends once its epoch has ended."""
+    return AnotherApplier(
+        "another applier has taken over the stream tables",
+        hint="nothing is lost or written twice; start this one again, and it stands by",
+    )
 
 
 class Database:

@@ -32,6 +32,8 @@ class ApplierCondition:
         self._consumer_at: float | None = None
         """When the consumer wrote its last beat into the database."""
         self._consumer_problem: str | None = None
+        self.is_standby = False
+        """Whether another applier maintains the stream tables, and this one waits."""
 
     def beat(self) -> None:
         """Note that the main loop ran once more."""
@@ -81,6 +83,8 @@ class ApplierCondition:
     def problem(self) -> str:
         """What is wrong with the applier itself; empty if nothing is."""
         now = time.monotonic()
+        if self.is_standby:
+            return "it stands by: another applier maintains the stream tables"
         if self._ticked_at is None:
             return "no tick has finished yet"
         return (

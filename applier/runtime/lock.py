@@ -1,5 +1,8 @@
 """A connection in, the advisory lock of the one applier per database and slot out; held as long as the connection.
 
+It says whether an applier runs. Who may write is decided by the epoch (`ownership.py`): a process that hangs keeps its
+lock, and one that lost its session may not know it.
+
 Anybody may take an advisory lock. A session whose login is no member of the catalog's owner does not keep the applier
 out: the slot gets another number, which nobody knows before the applier holds its lock.
 """
@@ -27,6 +30,7 @@ _ADD: LiteralString = (
     "INSERT INTO pgtrickle.pgt_lock_numbers (slot, number) VALUES (%(slot)s, hashtext(%(slot)s)) ON CONFLICT DO NOTHING"
 )
 _READ: LiteralString = "SELECT number FROM pgtrickle.pgt_lock_numbers WHERE slot = %s FOR UPDATE"
+_NUMBER: LiteralString = "SELECT number FROM pgtrickle.pgt_lock_numbers WHERE slot = %s"
 _LOCK: LiteralString = "SELECT pg_try_advisory_lock(%s, %s)"
 _HOLDERS: LiteralString = """
 SELECT l.pid, pg_get_userbyid(a.usesysid)::text, pgtrickle._is_ours(l.pid)
@@ -38,7 +42,7 @@ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid::in
 
 
 class ApplierLock:
-    """The lock of one applier. It protects the stream tables, so the connection that writes their rows holds it."""
+    """The lock of one applier, held by the connection of its catalog."""
 
     def __init__(self, slot: str) -> None:
         self._slot = slot
@@ -74,6 +78,12 @@ class ApplierLock:
                 "UPDATE pgtrickle.pgt_lock_numbers SET number = %s WHERE slot = %s", (number, self._slot)
             )
             return connection.execute(_LOCK, (APPLIER_LOCK, number)).fetchone() == (True,)
+
+    def holders(self, connection: Connection) -> list[int]:
+        """Return the server processes of sessions with rights that hold the lock."""
+        row = connection.execute(_NUMBER, (self._slot,)).fetchone()
+        holders = connection.execute(_HOLDERS, (APPLIER_LOCK, row[0])).fetchall() if row is not None else []
+        return [int(str(pid)) for pid, _, ours in holders if ours]
 
     def confirm(self) -> None:
         """Note that the connection was used, so this applier still holds the lock."""

@@ -1,11 +1,15 @@
-"""`pg-trickle-applier run`: settings in, one tick after the other whenever the frontier moves, until it is stopped."""
+"""`pg-trickle-applier run`: settings in, one tick after the other whenever the frontier moves, until it is stopped.
+
+Where another applier runs already, this one stands by until that one is gone.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 
 import psycopg
@@ -14,16 +18,19 @@ from prometheus_client import REGISTRY
 from applier import metrics
 from applier.catalog.catalog import Catalog
 from applier.catalog.database import Database
+from applier.catalog.epochs import has_ended
 from applier.catalog.service import Service, ServiceState
-from applier.errors import Infrastructure
+from applier.errors import AnotherApplier, Infrastructure
 from applier.refresh.computing.full_in_postgres import FullInPostgres
 from applier.runtime.condition import ApplierCondition
 from applier.runtime.live_settings import LiveSettings
-from applier.runtime.lock import ApplierLock
+from applier.runtime.ownership import Ownership
+from applier.runtime.stand_by import StandBy
 from applier.runtime.start_stages import StartStages
 from applier.runtime.tick import run_tick
 from applier.runtime.wiring import ApplierParts, Wiring
 from applier.spark.session import count_jobs
+from shared_schema.alerts import AlertEvent
 from shared_schema.lsn import ORIGIN, Lsn
 from shared_schema.status_server import StatusServer
 
@@ -55,8 +62,11 @@ class Applier:
         self._requested = Service.RUN
         self._noted: tuple[str, Lsn | None] | None = None
         self._drain_to: Lsn | None = None
-        self._lock = ApplierLock(self.settings.slot)
         self._stages = StartStages()
+        self._has_stood_by = False
+        self._given_up = threading.Event()
+        """Set when this process no longer owns anything, by its own will."""
+        self._ownership = Ownership(self.settings.database_url.get_secret_value(), self.settings.slot)
 
     def stop(self) -> None:
         """Request a clean stop; may be called from a signal handler."""
@@ -64,6 +74,19 @@ class Applier:
 
     def run(self) -> None:
         """Run until `stop` is called or an error cannot be retried."""
+        try:
+            self._run()
+        except BaseException as error:
+            # Whatever failed because another applier has taken over, that is the reason.
+            if isinstance(self._failure, AnotherApplier):
+                raise self._failure from error
+            if has_ended(error):
+                raise self._ownership.lost() from error
+            raise
+        finally:
+            self._ownership.give_up()
+
+    def _run(self) -> None:
         with self._cleanup:
             status = ApplierCondition()
             metrics.CONSUMER_AGE.set_function(lambda: status.consumer_age_s)
@@ -76,10 +99,17 @@ class Applier:
                 cleanup=self._cleanup,
                 runner=self._runner,
                 stages=self._stages,
+                confirm=self._ownership.confirm,
             )
-            catalog = wiring.catalog(self._lock.acquire)
+            owned = wiring.database(self._ownership.acquire)
             with self._stages.stage("lock"):
-                catalog.stream_tables.all()
+                if not self._take_over(wiring, owned, status):
+                    return
+            catalog = wiring.catalog(owned)
+            catalog.stream_tables.all()
+            if self._has_stood_by:
+                about = {"slot": self.settings.slot, "detail": self._ownership.reason}
+                catalog.service.alert(AlertEvent.APPLIER_TAKEN_OVER, **about)
             parts = wiring.parts(catalog)
             maintenance = wiring.maintenance(
                 parts, tick_lock=self._tick_lock, last_tick=lambda: self._frontier, on_failure=self._fail
@@ -104,22 +134,79 @@ class Applier:
                 background["requests"] = wiring.requests().run
                 background["self-check"] = wiring.self_check(self._self_check_interval_s).run
             threads = [
-                threading.Thread(target=run, args=(self.stopping,), name=name) for name, run in background.items()
+                threading.Thread(target=self._beside, args=(run,), name=name) for name, run in background.items()
             ]
             for thread in threads:
                 thread.start()
+            is_released = False
             try:
                 self._loop(parts, catalog, database, status)
+                is_released = self._release(owned)
             finally:
                 self.stopping.set()
                 for thread in threads:
                     thread.join()
                 self._cancel_long_refreshes(parts)
+            if is_released:
+                return
             publishing.finish()
             maintenance.checkpoint()
             parts.failures.fills.end_all()
             self._note("STOPPED", catalog.service)
             log.info("applier stopped", extra={"frontier": str(self._frontier)})
+
+    def _take_over(self, wiring: Wiring, owned: Database, status: ApplierCondition) -> bool:
+        """Become the owner, at once or after standing by; return False when stopped before."""
+        beats = wiring.beat_database()
+        while not self.stopping.is_set():
+            try:
+                _ = owned.connection
+            except AnotherApplier:
+                if not self._stand_by(wiring, beats, status):
+                    break
+            except (Infrastructure, psycopg.OperationalError) as error:
+                if not self._has_stood_by:
+                    raise
+                log.warning("taking over is repeated", extra={"error": str(error).splitlines()[0]})
+                self.stopping.wait(TICK_RETRY_S[1])
+            else:
+                status.is_standby = False
+                metrics.set_role("owner")
+                arguments = (beats, self._given_up, self._fail)
+                renewing = threading.Thread(target=self._ownership.renew, args=arguments, name="ownership")
+                renewing.start()
+                self._cleanup.callback(renewing.join)
+                self._cleanup.callback(self._given_up.set)
+                return True
+        with suppress(Infrastructure, psycopg.Error):
+            self._ownership.leave(beats)
+        return False
+
+    def _stand_by(self, wiring: Wiring, beats: Database, status: ApplierCondition) -> bool:
+        """Wait until the owner is gone; return False when stopped before."""
+        log.info("another applier maintains the stream tables; this one stands by")
+        metrics.set_role("standby")
+        status.is_standby = self._has_stood_by = True
+        with suppress(Infrastructure, psycopg.Error):
+            self._ownership.beat(beats, "standby")
+        wiring.warm_up()
+        log.info("ready to take over")
+        reason = StandBy(self._ownership, beats, status.beat).wait(self.stopping)
+        if reason is None:
+            return False
+        log.warning("taking over", extra={"reason": reason})
+        self._ownership.reason = reason
+        return True
+
+    def _release(self, owned: Database) -> bool:
+        """Let a standby, if there is one, take over at once: it does what a clean stop would do. Return whether."""
+        with suppress(Infrastructure, psycopg.Error):
+            if self._ownership.has_standby(owned):
+                log.info("the standby takes over", extra={"frontier": str(self._frontier)})
+                self._given_up.set()
+                self._ownership.release(owned)
+                return True
+        return False
 
     def _self_check_interval_s(self) -> float:
         return self.live_settings.settings.self_check_interval_s
@@ -134,6 +221,13 @@ class Applier:
             self._runner.stop()
             parts.spark.sparkContext.cancelAllJobs()
         parts.computer.long_refreshes.stop()
+
+    def _beside(self, run: Callable[[threading.Event], None]) -> None:
+        """Run one of the threads; that the epoch has ended is for the main thread to report."""
+        try:
+            run(self.stopping)
+        except AnotherApplier as error:
+            self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error
@@ -156,8 +250,10 @@ class Applier:
                 failures = 0
                 status.note_ready()
                 self._stages.note_ready()
-                self._lock.confirm()
+                self._ownership.lock.confirm()
             except (Infrastructure, psycopg.OperationalError) as error:
+                if has_ended(error):
+                    raise self._ownership.lost() from error
                 pause = TICK_RETRY_S[min(failures, len(TICK_RETRY_S) - 1)]
                 failures += 1
                 metrics.TICK_RETRIES.inc()

@@ -91,6 +91,15 @@ from shared_schema.slot_lag import SlotLagThresholds
 
 log = logging.getLogger(__name__)
 
+WARM_UP_RUNS = 3
+
+_WARM_UP = """
+SELECT k, count(*) AS n, sum(v) AS total, min(t) AS first, max(d) AS last
+FROM VALUES (1, 2L, 'a', 1.5BD), (2, 3L, 'b', 2.5BD) AS a(k, v, t, d) JOIN VALUES (1), (2) AS b(j) ON a.k = b.j
+WHERE v > 1 GROUP BY k
+UNION ALL SELECT k, v, v, NULL, NULL FROM VALUES (1, 2L) AS c(k, v)
+"""
+
 
 @dataclass(frozen=True)
 class ApplierParts:
@@ -128,6 +137,7 @@ class Wiring:
         cleanup: ExitStack,
         runner: FullInPostgres,
         stages: StartStages,
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self._stages = stages
         self._visible = CommitToVisible(SourceTimes(), SourceClock())
@@ -137,6 +147,8 @@ class Wiring:
         self._stopping = stopping
         self._cleanup = cleanup
         self._runner = runner
+        self._confirm = confirm
+        self._spark: SparkSession | None = None
         start = self._start
         self._alerts = open_alert_sender(lambda: self._settings().schedule_alert_cooldown_seconds)
         limits = PlanLimits(start.max_plan_nodes, start.max_plan_text, start.max_planning_s)
@@ -148,15 +160,38 @@ class Wiring:
         self._cleanup.callback(database.close)
         return database
 
-    def catalog(self, prepare: Callable[[Connection], None] | None = None) -> Catalog:
-        """Return the catalog over a connection of its own."""
-        return Catalog(self.database(prepare), self._alerts)
+    def catalog(self, database: Database) -> Catalog:
+        """Return the catalog over a connection."""
+        return Catalog(database, self._alerts)
+
+    def beat_database(self) -> Database:
+        """Return a connection of its own for beats."""
+        return self.database(_never_wait)
+
+    def spark(self) -> SparkSession:
+        """Return the session, started on first use."""
+        if self._spark is None:
+            settings = self._start
+            scratch = Scratch(settings.scratch_dir, "spark")
+            self._cleanup.callback(scratch.remove)
+            self._spark = spark_session(
+                ensure(SPARK_JARS),
+                master=settings.spark_master,
+                driver_memory=settings.spark_driver_memory,
+                scratch=scratch.path,
+            )
+            self._cleanup.callback(self._spark.stop)
+        return self._spark
+
+    def warm_up(self) -> None:
+        """Start Spark and run a small query of every usual kind, so that its classes are loaded and compiled."""
+        spark = self.spark()
+        for _ in range(WARM_UP_RUNS):
+            spark.sql(_WARM_UP).toArrow()
 
     def parts(self, catalog: Catalog) -> ApplierParts:
         """Build Spark, traces, state and sinks from the last checkpoint; the head start has to be finished."""
         settings = self._start
-        scratch = Scratch(settings.scratch_dir, "spark")
-        self._cleanup.callback(scratch.remove)
         manifest, loss = self._load_manifest(catalog)
         inbox = Inbox(
             manifest.frontier, manifest.offsets, self._visible.times, sources_elsewhere=settings.sources_elsewhere
@@ -177,13 +212,7 @@ class Wiring:
         if delta_sink is not None:
             head_start.run("delta", lambda: delta_sink.recall(list(table_planner.ahead.tables.values())), planned)
         with head_start.first_error(), self._stages.stage("jvm"):
-            spark = spark_session(
-                ensure(SPARK_JARS),
-                master=settings.spark_master,
-                driver_memory=settings.spark_driver_memory,
-                scratch=scratch.path,
-            )
-        self._cleanup.callback(spark.stop)
+            spark = self.spark()
         with head_start.first_error():
             topics.result()
         schemas = SchemaReader(settings.topic_prefix, stream.client_options(settings))
@@ -317,6 +346,7 @@ class Wiring:
             stream.client_options(settings),
             transactional_id=f"{settings.publication_prefix}-{settings.slot}",
             replication_factor=settings.replication_factor,
+            confirm=self._confirm,
         )
 
     def _prepare_writes(self, connection: Connection) -> None:
@@ -340,7 +370,7 @@ class Wiring:
         on_failure: Callable[[BaseException], None],
     ) -> Maintenance:
         """Build the background work."""
-        catalog = self.catalog()
+        catalog = self.catalog(self.database())
         checkpointer = Checkpointer(
             applier=self._start.slot,
             store=parts.store,
@@ -372,7 +402,7 @@ class Wiring:
 
     def publishing(self, parts: ApplierParts, on_failure: Callable[[BaseException], None]) -> Publishing:
         """Build the background publisher."""
-        return Publishing(parts.downstream, self.catalog(), self._visible, on_failure)
+        return Publishing(parts.downstream, self.catalog(self.database()), self._visible, on_failure)
 
     # -- settings that may change: each part asks for its own ---------------------------------------------------------
 

@@ -1,15 +1,18 @@
 """Stores the bases of the traces: one Delta table per relation, and one manifest that names their versions.
 
 Order of a checkpoint: append the rows of each relation, then write the manifest. A crash in between leaves versions
-that no manifest names; loading restores the tables to the named versions, so the others never count. A copy of the
-manifest stays beside the tables: if that of the catalog is older, the database was restored.
+that no manifest names; loading restores the tables to the named versions, so the others never count. Each write makes
+the version after the one it was made for, or fails: an applier that was replaced may still write, and a version with
+its rows must never be named. A copy of the manifest stays beside the tables: if that of the catalog is older, the
+database was restored.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
@@ -18,14 +21,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from pyspark.storagelevel import StorageLevel
 
 from applier.catalog.checkpoints import Manifest, refuse_unknown_form
-from applier.errors import InstallError
+from applier.errors import Infrastructure, InstallError
 from applier.spark.ddl import parse_schema
-from applier.spark.delta_files import group_properties, is_scattered, optimize_and_vacuum
+from applier.spark.delta_files import (
+    ONLY_NEXT,
+    create,
+    group_properties,
+    holds_rows_of,
+    is_scattered,
+    open_newest,
+    optimize_and_vacuum,
+)
 from applier.spark.frame_files import needs_file
 from applier.spark.net_frame import net_frame
 from applier.trace.align import LSN, SEQ, STAMPED
@@ -126,7 +138,14 @@ class TraceStore:
         return self._spark.read.schema(schema).parquet(*files) if files else self._spark.createDataFrame([], schema)
 
     def append(self, trace: Trace, frontier: Lsn) -> Base:
-        """Append the trace's rows before `frontier` to its base; return the new base, which is not yet in use."""
+        """Append the trace's rows before `frontier` to its base; return the new base, which is not yet in use.
+
+        Raises Infrastructure when another process writes to the Delta table at the same time.
+        """
+        with _refuse_other_writers(trace):
+            return self._append(trace, frontier)
+
+    def _append(self, trace: Trace, frontier: Lsn) -> Base:
         base = trace.base
         rows = trace.overlay(LsnRange(base.frontier, frontier))
         if not rows.num_rows:
@@ -136,25 +155,34 @@ class TraceStore:
         weight = base.weight + pc.sum(rows[WEIGHT]).as_py()
         if base.segments and withdrawn > COMPACT_AT * total:
             return self._compact(trace, replace(base, frontier=frontier, weight=weight), trace.frame(rows))
-        if base.version is not None:
+        newest = open_newest(self._path(trace))
+        if newest is None and base.version is not None:
+            raise Infrastructure(f"the Delta table of the trace of {trace.table} is gone")
+        if newest is not None:
             # An earlier attempt at this checkpoint may have added these rows before it failed.
-            _restore(DeltaTable(self._path(trace)), base.version)
+            _restore(newest, base.version)
         group_rows = rows_per_group(rows)
         # By delta-rs: the rows are on the driver, and a Spark job would cost ten times as much.
-        write_deltalake(
-            self._path(trace),
-            rows.drop_columns([LSN, SEQ]),
-            mode="append" if base.segments else "overwrite",
-            schema_mode="merge" if base.segments else "overwrite",
-            writer_properties=group_properties(group_rows),
-        )
-        stored = DeltaTable(self._path(trace))
+        added_rows, properties = rows.drop_columns([LSN, SEQ]), group_properties(group_rows)
+        if newest is None:
+            create(self._path(trace), added_rows, writer_properties=properties, commit_properties=ONLY_NEXT)
+        else:
+            write_deltalake(
+                newest,
+                added_rows,
+                mode="append" if base.segments else "overwrite",
+                schema_mode="merge" if base.segments else "overwrite",
+                writer_properties=properties,
+                commit_properties=ONLY_NEXT,
+            )
+        # Not the newest version, which may be another writer's.
+        stored = newest or DeltaTable(self._path(trace), 0)
         # Nobody has read the base: nobody needs the new rows in memory either. And its version, whose files will be
         # removed, is forgotten with it.
         is_unread = bool(base.segments) and not any(segment.is_loaded for segment in base.segments)
         added = None if is_unread else persist_segment(self._added_frame(trace, rows, stored, base), rows.num_rows)
         if is_scattered(stored):
-            optimize_and_vacuum(stored, RETENTION_HOURS, group_rows)
+            _tidy(trace, stored, group_rows)
         version = stored.version()
         segments = (
             (self._segment(trace, version, total),) if added is None else _merge_segments((*base.segments, added))
@@ -173,6 +201,7 @@ class TraceStore:
     def _compact(self, trace: Trace, base: Base, added: DataFrame) -> Base:
         """Write the sum of the base and the added rows, each row once, in key order, as the next version of the Delta
         table. So each file holds a range of keys, which its statistics show."""
+        before = DeltaTable(self._path(trace)).version()
         whole = _union_frames([*(segment.frame for segment in base.segments), added])
         net_rows = net_frame(whole)
         keys = [column_name(i) for i, column in enumerate(trace.columns) if column.is_open and column.name in trace.key]
@@ -180,7 +209,10 @@ class TraceStore:
         writer = sorted_.write.format("delta").mode("overwrite").option("overwriteSchema", True)
         writer.option("maxRecordsPerFile", ROWS_PER_FILE).save(self._path(trace))
         stored = DeltaTable(self._path(trace))
-        optimize_and_vacuum(stored, RETENTION_HOURS)
+        if stored.version() != before + 1:
+            # Spark commits after whatever is there: of two writers nobody knows whose version the newest one is.
+            raise _other_writer(trace)
+        _tidy(trace, stored)
         segment = persist_segment(self._read(trace, stored.version()), base.rows)
         return Base(base.frontier, (segment,), stored.version(), segment.rows, 0, base.weight)
 
@@ -210,7 +242,28 @@ def _weight_of(entry: dict[str, Any]) -> int:
 def _restore(stored: DeltaTable, version: int | None) -> None:
     """Make the rows of a version the current ones, if later versions exist."""
     if version is not None and stored.version() != version:
-        stored.restore(version)
+        stored.restore(version, commit_properties=ONLY_NEXT)
+
+
+@contextmanager
+def _refuse_other_writers(trace: Trace) -> Iterator[None]:
+    """Raise Infrastructure when a commit inside the block is not the next version."""
+    try:
+        yield
+    except CommitFailedError as error:
+        raise _other_writer(trace) from error
+
+
+def _other_writer(trace: Trace) -> Infrastructure:
+    return Infrastructure(f"another process writes to the trace of {trace.table}")
+
+
+def _tidy(trace: Trace, stored: DeltaTable, group_rows: int | None = None) -> None:
+    """Compact the files of the version that was just written; raise Infrastructure when others have written since."""
+    written = stored.version()
+    optimize_and_vacuum(stored, RETENTION_HOURS, group_rows)
+    if not holds_rows_of(stored, written):
+        raise _other_writer(trace)
 
 
 def persist_segment(frame: DataFrame, rows: int) -> Segment:

@@ -2,8 +2,10 @@
 
 It uses delta-rs: the rows are on the driver anyway, and a MERGE of a few rows takes a tenth of the time of a Spark job.
 The frontier is in the commit itself: as the transaction version and, for people and for time travel, in the commit's
-metadata as `pgtrickle_lsn`. A MERGE returns how many rows it deleted and inserted; another number than expected means
-that another program wrote to the Delta table: that stream table is suspended.
+metadata as `pgtrickle_lsn`. Every write reads the frontier from one version and makes the next one, or fails: a process
+that was replaced, and does not know it yet, cannot add its rows to those of its successor. A MERGE returns how many
+rows it deleted and inserted; another number than expected means that another program wrote to the Delta table: that
+stream table is suspended.
 
 A MERGE needs its rows in memory. A larger delta is streamed: appended when it only inserts, else the Delta table is
 rewritten from PostgreSQL's rows, in one commit too.
@@ -17,7 +19,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 import psycopg
 import pyarrow as pa
@@ -34,7 +36,7 @@ from applier.sinks.delta import Delta
 from applier.sinks.delta_queue import DeltaQueue
 from applier.sinks.net_delta import row_tuples
 from applier.sinks.postgres.target_snapshot import PartialTarget, read_target_snapshot
-from applier.spark.delta_files import optimize_and_vacuum
+from applier.spark.delta_files import ONLY_NEXT, create, open_newest, optimize_and_vacuum
 from applier.unexpected import to_trickle_error
 from applier.zset import WEIGHT, Row, column_name, column_names, copies_of, identity, net
 from shared_schema.errors import TrickleError
@@ -103,11 +105,8 @@ class DeltaSink:
         return known
 
     def _read_frontier(self, table: StreamTable) -> Lsn:
-        if not DeltaTable.is_deltatable(self.path(table)):
-            return ORIGIN
-        # The folder of a dropped stream table of the same name has another application id.
-        version = DeltaTable(self.path(table)).transaction_version(_application_id(table))
-        return ORIGIN if version is None else Lsn(version)
+        newest = open_newest(self.path(table))
+        return ORIGIN if newest is None else _frontier_of(newest, table)
 
     def recall(self, tables: Collection[StreamTable]) -> None:
         """Look up the frontiers of several stream tables side by side; what cannot be read is looked up when needed."""
@@ -157,7 +156,7 @@ class DeltaSink:
                 # accepts the same transaction twice.
                 reached = self.frontier(table)
                 if missing := [delta for _, delta in queued if delta.lsn_range.upper > reached]:
-                    reached = self._write(table, missing)
+                    reached = self._write(table, self._open(table, reached), missing)
                     self._visible.observe(DELTA, table, missing[0].lsn_range.lower)
             except (DeltaError, OSError, Infrastructure, psycopg.Error) as error:
                 # The deltas stay queued and no checkpoint passes them, so a later attempt writes all of them.
@@ -196,55 +195,65 @@ class DeltaSink:
                 failed.append((str(table), str(error)[:300]))
         return failed
 
-    def _write(self, table: StreamTable, deltas: list[Delta]) -> Lsn:
+    def _open(self, table: StreamTable, reached: Lsn) -> DeltaTable | None:
+        """Return the version that the next commit follows, or fails; None when there is no Delta table yet."""
+        newest = open_newest(self.path(table))
+        at = ORIGIN if newest is None else _frontier_of(newest, table)
+        if at != reached:
+            raise Infrastructure(f"another process writes to the Delta table of {table}: it is at {at}, not {reached}")
+        return newest
+
+    def _write(self, table: StreamTable, newest: DeltaTable | None, deltas: list[Delta]) -> Lsn:
         """Make one commit that covers at least the first of the deltas; return its frontier."""
         until = deltas[-1].lsn_range.upper
-        if not deltas[0].is_fill:
-            self._add_columns(table, deltas[-1])
-        if not deltas[0].is_fill and self._has_outgrown(table, deltas[-1].schema):
-            until = self._rewrite(table, deltas, schema_mode="overwrite")
-        elif sum(delta.count for delta in deltas) <= self._merge_rows:
-            if not self._write_in_memory(table, deltas):
-                return until
-        elif deltas[0].is_fill:
-            until = deltas[0].lsn_range.upper
-            self._fill(table, _stream_rows(table, deltas[:1]), until)
-        elif not any(delta.has_deletions for delta in deltas):
-            self._append(table, _stream_rows(table, deltas), until)
+        if deltas[0].is_fill:
+            if sum(delta.count for delta in deltas) <= self._merge_rows:
+                rows = copies_of(_sum_rows(deltas), len(table.columns)).to_reader()
+            else:
+                until = deltas[0].lsn_range.upper
+                rows = _stream_rows(table, deltas[:1])
+            self._fill(table, newest, rows, until)
+        elif newest is None:
+            raise Infrastructure(f"the Delta table of {table} is gone")
         else:
-            until = self._rewrite(table, deltas)
+            self._add_columns(table, newest, deltas[-1])
+            if self._has_outgrown(table, newest, deltas[-1].schema):
+                until = self._rewrite(table, newest, deltas, schema_mode="overwrite")
+            elif sum(delta.count for delta in deltas) <= self._merge_rows:
+                if not self._write_in_memory(table, newest, deltas):
+                    return until
+            elif not any(delta.has_deletions for delta in deltas):
+                self._append(table, newest, _stream_rows(table, deltas), until)
+            else:
+                until = self._rewrite(table, newest, deltas)
         self._durable[table.id] = until
         log.debug("delta written", extra={"table": str(table), "frontier": str(until), "deltas": len(deltas)})
         return until
 
-    def _write_in_memory(self, table: StreamTable, deltas: list[Delta]) -> bool:
+    def _write_in_memory(self, table: StreamTable, target: DeltaTable, deltas: list[Delta]) -> bool:
         """Write the sum of the deltas; return whether there was a commit: the deltas may cancel each other."""
-        rows = net(pa.concat_tables([delta.rows for delta in deltas], promote_options="default"))
-        until = deltas[-1].lsn_range.upper
-        if deltas[0].is_fill:
-            self._fill(table, copies_of(rows, len(table.columns)).to_reader(), until)
-        elif rows.num_rows:
-            self._merge(table, rows, until)
-        return deltas[0].is_fill or bool(rows.num_rows)
+        rows = _sum_rows(deltas)
+        if rows.num_rows:
+            self._merge(table, target, rows, deltas[-1].lsn_range.upper)
+        return bool(rows.num_rows)
 
-    def _add_columns(self, table: StreamTable, delta: Delta) -> None:
+    def _add_columns(self, table: StreamTable, target: DeltaTable, delta: Delta) -> None:
         """Add the columns that the stream table got since the last write; rows that are there have NULL in them."""
         if self._width.get(table.id) == len(table.columns):
             return
-        target = DeltaTable(self.path(table))
         held = {field.name for field in target.schema().fields}
         missing = [i for i, column in enumerate(table.columns) if column.name not in held]
         if missing:
             fields = [pa.field(table.columns[i].name, delta.schema.field(i).type) for i in missing]
-            target.alter.add_columns(Schema.from_arrow(pa.schema(fields)).fields)
+            target.alter.add_columns(Schema.from_arrow(pa.schema(fields)).fields, commit_properties=ONLY_NEXT)
             log.info("delta table has new columns", extra={"table": str(table), "columns": len(missing)})
         self._width[table.id] = len(table.columns)
 
-    def _has_outgrown(self, table: StreamTable, schema: pa.Schema) -> bool:
+    def _has_outgrown(self, table: StreamTable, target: DeltaTable, schema: pa.Schema) -> bool:
         """Whether a numeric that is text by now, for its digits, is a decimal in the Delta table."""
         if self._compared.get(table.id) == schema:
             return False
-        stored = {field.name: str(field.type.type) for field in _primitive_fields(DeltaTable(self.path(table)))}
+        stored = {field.name: str(field.type.type) for field in _primitive_fields(target)}
         names = [column.name for column in table.columns]
         is_text = [pa.types.is_string(schema.field(i).type) for i in range(len(names))]
         if any(text and stored.get(n, "").startswith("decimal") for n, text in zip(names, is_text, strict=True)):
@@ -252,7 +261,13 @@ class DeltaSink:
         self._compared[table.id] = schema
         return False
 
-    def _rewrite(self, table: StreamTable, deltas: list[Delta], schema_mode: Literal["overwrite"] | None = None) -> Lsn:
+    def _rewrite(
+        self,
+        table: StreamTable,
+        target: DeltaTable,
+        deltas: list[Delta],
+        schema_mode: Literal["overwrite"] | None = None,
+    ) -> Lsn:
         """Overwrite the Delta table with PostgreSQL's rows, which are at the end of these deltas or later."""
         until = deltas[-1].lsn_range.upper
         if self._url is not None:
@@ -260,7 +275,7 @@ class DeltaSink:
                 if snapshot is not None and snapshot.frontier >= until:
                     properties = _commit_properties(table, snapshot.frontier)
                     write_deltalake(
-                        self.path(table),
+                        target,
                         snapshot.rows,
                         mode="overwrite",
                         schema_mode=schema_mode,
@@ -273,31 +288,32 @@ class DeltaSink:
                 hint="drop and create the stream table: that rewrites the Delta table",
             )
         log.warning("a large delta is merged in memory", extra={"table": str(table)})
-        self._write_in_memory(table, deltas)
+        self._write_in_memory(table, target, deltas)
         return until
 
-    def _append(self, table: StreamTable, rows: pa.RecordBatchReader, frontier: Lsn) -> None:
+    @staticmethod
+    def _append(table: StreamTable, target: DeltaTable, rows: pa.RecordBatchReader, frontier: Lsn) -> None:
         """Add files; no other file is read, because no row is deleted."""
         properties = _commit_properties(table, frontier)
-        write_deltalake(self.path(table), _rename_columns(table, rows), mode="append", commit_properties=properties)
+        write_deltalake(target, _rename_columns(table, rows), mode="append", commit_properties=properties)
 
-    def _fill(self, table: StreamTable, rows: pa.RecordBatchReader, frontier: Lsn) -> None:
-        write_deltalake(
-            self.path(table),
-            _rename_columns(table, rows),
-            mode="overwrite",
-            schema_mode="overwrite",
-            name=str(table.table),
-            description="maintained by pg-trickle-applier; pgtrickle_lsn in each commit is the frontier of its rows",
-            configuration=PROPERTIES,
-            commit_properties=_commit_properties(table, frontier),
-        )
+    def _fill(self, table: StreamTable, newest: DeltaTable | None, rows: pa.RecordBatchReader, frontier: Lsn) -> None:
+        about: dict[str, Any] = {
+            "name": str(table.table),
+            "description": "maintained by pg-trickle-applier; pgtrickle_lsn in each commit is the frontier of its rows",
+            "configuration": PROPERTIES,
+            "commit_properties": _commit_properties(table, frontier),
+        }
+        named = _rename_columns(table, rows)
+        if newest is None:
+            create(self.path(table), named, **about)
+        else:
+            write_deltalake(newest, named, mode="overwrite", schema_mode="overwrite", **about)
 
-    def _merge(self, table: StreamTable, rows: pa.Table, frontier: Lsn) -> None:
-        target = DeltaTable(self.path(table))
+    def _merge(self, table: StreamTable, target: DeltaTable, rows: pa.Table, frontier: Lsn) -> None:
         width = len(table.columns)
         if pc.min(rows[WEIGHT]).as_py() > 0:
-            self._append(table, copies_of(rows, width).to_reader(), frontier)
+            self._append(table, target, copies_of(rows, width).to_reader(), frontier)
             return
         held = Counter[Row]() if table.key is not None else _count_held(target, rows, width)
         deletions = rows.filter(pc.less(rows[WEIGHT], 0)) if table.key is not None else rows
@@ -381,13 +397,26 @@ def _divergence_error(table: StreamTable) -> TargetDiverged:
     )
 
 
+def _sum_rows(deltas: list[Delta]) -> pa.Table:
+    """Return the net rows of deltas."""
+    return net(pa.concat_tables([delta.rows for delta in deltas], promote_options="default"))
+
+
+def _frontier_of(target: DeltaTable, table: StreamTable) -> Lsn:
+    """Return the frontier of a version; ORIGIN in the folder of a dropped stream table of the same name."""
+    version = target.transaction_version(_application_id(table))
+    return ORIGIN if version is None else Lsn(version)
+
+
 def _application_id(table: StreamTable) -> str:
     return f"pgtrickle-{table.id}"
 
 
 def _commit_properties(table: StreamTable, frontier: Lsn) -> CommitProperties:
+    """Return the properties of a commit that makes the version after the one it was made for, or fails."""
     return CommitProperties(
         custom_metadata={"pgtrickle_lsn": str(frontier)},
+        max_commit_retries=0,
         app_transactions=[Transaction(_application_id(table), frontier.value)],
     )
 

@@ -151,7 +151,10 @@ class TopicPublisher:
         *,
         transactional_id: str,
         replication_factor: int,
+        confirm: Callable[[], None] = lambda: None,
     ) -> None:
+        """`confirm` raises an error when another process has taken over. It is called after this one has fenced all
+        others: so one that was replaced may fence its successor, which then fences it, but never publishes again."""
         self._prefix = prefix
         self._client = client
         self._replication = replication_factor
@@ -179,8 +182,10 @@ class TopicPublisher:
             self._topics.update(self._admin.list_topics(timeout=BROKER_WAIT_S).topics)
             self._ensure(progress_topic(prefix), COMPACTED)
             self._ensure(schemas_topic(prefix), COMPACTED)
+            confirm()
             # Waits for an unfinished transaction of the previous applier and fences it, so the next read is final.
             self._producer.init_transactions(BROKER_WAIT_S)
+            confirm()
             self._read_progress()
             self._keep_rows()
         except (KafkaException, TimeoutError) as error:

@@ -12,7 +12,7 @@ from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import ComputedDelta, MemoryDelta, StagedDelta
 from applier.sinks.net_delta import DELETE, INSERT, UPDATE
 from applier.sinks.postgres.arrow_rows import read_arrow
-from applier.sinks.staging.staged_delta import NUMBERS, OLD_IMAGE, STAGED_PREFIX, StagedPart
+from applier.sinks.staging.staged_delta import NUMBERS, OLD_IMAGE, StagedPart, own_prefix
 from applier.zset import column_name
 from shared_schema.lsn import LsnRange
 
@@ -70,7 +70,7 @@ def _stage(cursor: Cursor, table: StreamTable, found: NetRows, lsn_range: LsnRan
         sql.SQL("CAST({0} AS {1}) AS {0}").format(sql.Identifier(column_name(i)), sql.SQL(types[column.name]))
         for i, column in enumerate(table.columns)
     )
-    part = StagedPart(f"{STAGED_PREFIX}{table.id}_found_{next(NUMBERS)}", 0, 0, 0)
+    part = StagedPart(f"{own_prefix(url)}{table.id}_found_{next(NUMBERS)}", 0, 0, 0)
     cursor.execute(
         sql.SQL("CREATE UNLOGGED TABLE {} AS SELECT {}, w AS n, {} AS act FROM {} f").format(
             part.table, columns, _action_column(table), found.table

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
+from applier.catalog.epochs import confirm_epoch
 from applier.plan.stream_table import StreamTable
 from applier.sinks.postgres.batches import divergence_error
 from applier.sinks.postgres.merge_sql import Phases
@@ -53,9 +56,13 @@ def merge_parts(
     parts: list[StagedPart] = []
 
     def run(phase: int, part: StagedPart) -> None:
+        is_alone = cursor.connection.info.transaction_status == TransactionStatus.IDLE
         for statement in phases(part)[phase]:
-            cursor.execute(statement)
-            done[phase] += cursor.rowcount
+            with cursor.connection.transaction() if is_alone else nullcontext():
+                if is_alone:
+                    confirm_epoch(cursor)
+                cursor.execute(statement)
+                done[phase] += cursor.rowcount
 
     with WriteProgress(url, table) as progress:
         for part in delta.parts():

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from applier.catalog.database import Database
+from applier.catalog.epochs import confirm_epoch
 from applier.plan.stream_table import StreamTable
 from applier.sinks.delta import ComputedDelta, MemoryDelta, StagedDelta
 from applier.sinks.postgres.batches import ApplyMethod, cut_batches
@@ -58,6 +59,7 @@ class ProgressiveWriter:
         method.prepare(cursor)
         for batch in prefetch(cut_batches(method.arrange(delta.rows), self._writer.batch_size())):
             with self._session.connection.transaction():
+                confirm_epoch(cursor)
                 more, less = method.write(cursor, batch)
             log.debug("batch committed", extra={"table": str(table), "rows": batch.rows.num_rows})
             inserted, deleted = inserted + more, deleted + less

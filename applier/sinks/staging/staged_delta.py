@@ -10,7 +10,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from applier.catalog.database import Connection, connect
+from applier.catalog.epochs import epoch_of
 from applier.errors import Infrastructure
 from applier.plan.stream_table import StreamTable
 from applier.sinks.lease import Lease, LeaseCount
@@ -32,6 +33,14 @@ log = logging.getLogger(__name__)
 
 STAGED_SCHEMA = "pgtrickle"
 STAGED_PREFIX = "pgt_staged_"
+
+
+def own_prefix(url: str) -> str:
+    """Return how the names of the parts of this process begin. Executors of an applier that was replaced may still
+    write parts: they must have other names."""
+    return f"{STAGED_PREFIX}e{epoch_of(url) or 0}_"
+
+
 NUMBERS = itertools.count()
 """Numbers deltas, so that two deltas of a stream table have different names."""
 
@@ -193,15 +202,19 @@ class StagedDelta:
 
 
 def drop_leftovers(url: str) -> None:
-    """Drop the staged parts that a crash left behind."""
+    """Drop the staged parts that a crash, or an applier that was replaced, left behind."""
+    own = "" if epoch_of(url) is None else own_prefix(url)
     with connect(url) as connection:
         left = connection.execute(
-            "SELECT relname FROM pg_catalog.pg_class WHERE relkind = 'r' AND relname LIKE %s"
-            " AND relnamespace = %s::regnamespace",
-            (STAGED_PREFIX.replace("_", r"\_") + "%", STAGED_SCHEMA),
+            "SELECT relname FROM pg_catalog.pg_class WHERE relkind = 'r' AND starts_with(relname::text, %s)"
+            " AND (%s = '' OR NOT starts_with(relname::text, %s)) AND relnamespace = %s::regnamespace",
+            (STAGED_PREFIX, own, own, STAGED_SCHEMA),
         ).fetchall()
+        connection.execute("SET lock_timeout = '1s'")
         for (name,) in left:
-            connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(STAGED_SCHEMA, str(name))))
+            # An executor that hangs may still hold one: a later start drops it.
+            with suppress(psycopg.errors.LockNotAvailable):
+                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(STAGED_SCHEMA, str(name))))
 
 
 def create_part_template(connection: Connection, table: StreamTable) -> str:

@@ -35,12 +35,12 @@ from applier.sinks.postgres.pg_errors import (
 from applier.sinks.staging.staged_delta import (
     NUMBERS,
     OLD_IMAGE,
-    STAGED_PREFIX,
     STAGED_SCHEMA,
     PartQueue,
     StagedDelta,
     StagedPart,
     create_part_template,
+    own_prefix,
 )
 from applier.spark.net_frame import net_frame
 from applier.spark.session import stand_back
@@ -83,7 +83,9 @@ class Staging:
         staged = StagedDelta(lsn_range, table, self.url, schema, parts if table.key != () else 1)
         net = _net(frame, table, fill=staged.is_fill, parts=parts)
         with connect(self.url) as connection:
-            copier = _Copier(self.url, table, next(NUMBERS), create_part_template(connection, table))
+            copier = _Copier(
+                self.url, table, next(NUMBERS), create_part_template(connection, table), own_prefix(self.url)
+            )
             connection.execute(
                 copier.lines("CREATE UNLOGGED TABLE {} (part int, name text, rows int8, came int8, left_ int8)")
             )
@@ -124,11 +126,12 @@ class _Copier:
     number: int
     """Number of the delta: the delta that a sink missed and a new one may be staged at the same time."""
     template: str
+    prefix: str = STAGED_PREFIX
 
     def lines(self, statement: str) -> sql.Composed:
         """Return a statement on the table in which each partition writes one line: the name and counts of its part."""
         return sql.SQL(statement).format(
-            sql.Identifier(STAGED_SCHEMA, f"{STAGED_PREFIX}{self.table.id}_lines_{self.number}")
+            sql.Identifier(STAGED_SCHEMA, f"{self.prefix}{self.table.id}_lines_{self.number}")
         )
 
     def copy(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -139,7 +142,7 @@ class _Copier:
         rows: pa.Table | None = None
         try:
             with self._connect() as connection, connection.transaction(), connection.cursor() as cursor:
-                part = StagedPart(f"{STAGED_PREFIX}{self.table.id}_{context.taskAttemptId()}", 0, 0, 0)
+                part = StagedPart(f"{self.prefix}{self.table.id}_{context.taskAttemptId()}", 0, 0, 0)
                 cursor.execute(part.drop)
                 cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} {}").format(part.table, sql.SQL(self.template)))
                 for rows in _pieces(batches):
@@ -163,7 +166,7 @@ class _Copier:
 
     def _find_rejected(self, rows: pa.Table) -> str | None:
         """Return the identity of the row that PostgreSQL rejects."""
-        trial = StagedPart(f"{STAGED_PREFIX}{self.table.id}_trial_{threading.get_native_id()}", 0, 0, 0)
+        trial = StagedPart(f"{self.prefix}{self.table.id}_trial_{threading.get_native_id()}", 0, 0, 0)
         with self._connect() as connection:
 
             def is_accepted(some: pa.Table) -> bool:

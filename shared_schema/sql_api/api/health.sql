@@ -199,6 +199,14 @@ BEGIN
               AND t.evtenabled <> 'D') < 2
             THEN 'there are no event triggers: DDL is noticed by comparison, and new partitions need SELECT '
                  'pgtrickle.admit_partitions(…); a superuser may run pg-trickle-applier install to create them' END) AS d(finding);
+
+    RETURN QUERY SELECT 'standby', 'OK',
+        CASE WHEN count(*) = 0 THEN 'no applier stands by: a second pg-trickle-applier run would'
+             ELSE format('%s %s by', count(*), CASE count(*) WHEN 1 THEN 'applier stands' ELSE 'appliers stand' END) END
+        || coalesce((SELECT format('; the present one took over at %s: %s', o.taken_at, o.reason)
+                     FROM pgtrickle.pgt_ownership o WHERE o.slot = pgtrickle._setting('slot')), '')
+    FROM pgtrickle.pgt_applier_instances i
+    WHERE i.slot = pgtrickle._setting('slot') AND i.role = 'standby' AND pgtrickle._silence(i.beat_at, clock_timestamp()) IS NULL;
 END $$;
 COMMENT ON FUNCTION pgtrickle.health_check IS 'Return one line per check: severity OK, WARNING or ERROR, and what to do.';
 

@@ -5,6 +5,9 @@ CREATE OR REPLACE FUNCTION pgtrickle._refuse_dml() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF current_setting('pg_trickle.applier', true) = 'on' THEN
+        IF coalesce(current_setting('pg_trickle.epoch', true), '') <> '' THEN
+            PERFORM pgtrickle._confirm_epoch();
+        END IF;
         RETURN NULL;
     END IF;
     RAISE EXCEPTION '% of stream table %.% is refused: its rows are maintained by pg-trickle-applier',

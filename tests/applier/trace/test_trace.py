@@ -7,23 +7,26 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from applier.arrange.traces import Traces
 from applier.catalog.checkpoints import Manifest
-from applier.errors import HistoryGone
+from applier.errors import HistoryGone, Infrastructure
 from applier.operators.support.inputs import Side
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan
-from applier.spark import frame_files
+from applier.spark import delta_files, frame_files
 from applier.trace import store as store_module
 from applier.trace import trace as trace_module
 from applier.trace.stamped_rows import StampedRow
 from applier.trace.store import TraceStore
 from applier.trace.trace import Trace
+from applier.zset import WEIGHT
 from shared_schema.change_row import ChangeRow, Op, Stamp
 from shared_schema.lsn import ORIGIN, Lsn, LsnRange
 from shared_schema.pg_types import PgType
@@ -372,3 +375,50 @@ def test_the_rows_of_a_leaf_leave_alone(spark: SparkSession, tmp_path: Path) -> 
         (3, 300, -1, 1),
         (6, 300, 1, 3),
     ]
+
+
+@pytest.mark.parametrize("kind", ["creation", "append", "restore", "compaction", "tidying"])
+def test_no_base_names_a_version_of_another_writer(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """An applier that was replaced adds rows at the worst moment: the append fails, the next one leaves them out."""
+    store, trace = TraceStore(spark, str(tmp_path)), captured(spark)
+    path = store._path(trace)
+    held: Bag = Counter({(None, 1, None): 1})
+    if kind != "creation":
+        trace.append([change(Op.INSERT, 10, 0, (1, None, None))])
+        trace.rebase(store.append(trace, Lsn(20)))
+    rows = [change(Op.INSERT, 30, 0, (2, None, None)), change(Op.INSERT, 30, 1, (3, None, None))]
+    if kind == "compaction":
+        monkeypatch.setattr(store_module, "COMPACT_AT", 0.0)
+        rows.append(change(Op.DELETE, 30, 2, (1, None, None)))
+        held = Counter()
+    if kind == "creation":
+        rows.append(change(Op.INSERT, 30, 2, (1, None, None)))
+    held.update([(None, 2, None), (None, 3, None)])
+    trace.append(rows)
+    foreign = pa.table({"c0": pa.array([99], pa.int32()), WEIGHT: pa.array([1], pa.int64())})
+    if kind == "restore":
+        # What an attempt at this checkpoint left that failed later.
+        write_deltalake(path, foreign, mode="append", schema_mode="merge")
+    step = {"compaction": "net_frame", "tidying": "is_scattered"}.get(kind, "open_newest")
+    if kind == "tidying":
+        monkeypatch.setattr(delta_files, "MANY_FILES", 1)
+    original = getattr(store_module, step)
+
+    def write_between(*found: Any) -> Any:
+        result = original(*found)
+        write_deltalake(path, foreign, mode="append", schema_mode="merge")
+        return result
+
+    monkeypatch.setattr(store_module, step, write_between)
+    with pytest.raises(Infrastructure, match="another process"):
+        store.append(trace, Lsn(40))
+    monkeypatch.setattr(store_module, step, original)
+    base = store.append(trace, Lsn(40))
+    # Later writes of others change nothing about the version that the manifest names.
+    write_deltalake(path, foreign, mode="append", schema_mode="merge")
+    loaded = store.load(Manifest(Lsn(40), {}, [store.entry(trace, base)], {}))[0]
+    trace.rebase(base)
+    for one in (trace, loaded):
+        assert relation(spark, one, Lsn(41)) == held

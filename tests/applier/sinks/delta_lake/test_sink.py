@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -285,3 +286,56 @@ def test_columns_that_come_later_are_added(tmp_path: Path, key: tuple[int, ...] 
     assert held.column_names == [c.name for c in columns]
     rows = Counter(zip(*[column.to_pylist() for column in held.columns], strict=True))
     assert rows == {(1, 1.0, 7): 1, (2, 2.0, None): 1, (3, 3.0, 9): 1}
+
+
+FIRST: Bag = Counter({(1, 0.5): 1, (2, None): 1})
+WRITES: dict[str, tuple[Lsn, Bag, Bag]] = {
+    "creation": (ORIGIN, Counter(), FIRST),
+    "overwrite": (ORIGIN, Counter(), Counter({(7, 1.5): 1})),
+    "append": (Lsn(10), FIRST, FIRST + Counter({(3, 1.5): 1})),
+    "merge": (Lsn(10), FIRST, Counter({(1, 1.5): 1, (3, 1.5): 1})),
+}
+
+
+@pytest.mark.parametrize("merge_rows", [200_000, 0])
+@pytest.mark.parametrize("kind", WRITES)
+def test_a_process_that_was_replaced_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, merge_rows: int
+) -> None:
+    """Its successor makes the same commit while it holds a version that is no longer the newest."""
+    table, (lower, before, after) = stream_table((0,)), WRITES[kind]
+    old, new = DeltaSink(str(tmp_path), merge_rows=merge_rows), DeltaSink(str(tmp_path))
+    if kind != "creation":
+        first = stream_table((0,), 9) if kind == "overwrite" else table
+        new.queue.add(first, delta(Counter(), FIRST, LsnRange(ORIGIN, Lsn(10))))
+        assert new.flush() == []
+    for sink in (old, new):
+        sink.queue.add(table, delta(before, after, LsnRange(lower, Lsn(20))))
+    load = old._open
+
+    def stop_after_loading(*arguments: object) -> DeltaTable | None:
+        loaded = load(*arguments)  # type: ignore[arg-type]
+        assert new.flush() == [] and new.frontier(table) == Lsn(20)
+        return loaded
+
+    monkeypatch.setattr(old, "_open", stop_after_loading)
+    failures = metrics.DELTA_FAILURES._value.get()
+    assert old.flush() == []
+    assert metrics.DELTA_FAILURES._value.get() == failures + 1
+    assert stored(tmp_path) == after and len(DeltaTable(old.path(table)).history()) == (1 if kind == "creation" else 2)
+    # Once it looks again, it finds that nothing is missing.
+    monkeypatch.undo()
+    assert old.flush() == [] and old.queue.is_idle(table.id)
+    assert stored(tmp_path) == after
+
+
+def test_new_columns_are_not_added_to_what_another_process_wrote(tmp_path: Path) -> None:
+    table, sink = stream_table((0,)), DeltaSink(str(tmp_path))
+    sink.queue.add(table, delta(Counter(), FIRST, LsnRange(ORIGIN, Lsn(10))))
+    assert sink.flush() == []
+    columns = (*table.columns, Column("later", INT))
+    newer = DeltaTable(sink.path(table))
+    DeltaTable(sink.path(table)).delete("a = 99 OR a = 1")
+    more = pa.table({"c0": pa.array([], pa.int32()), "c1": pa.array([], pa.float64()), "c2": pa.array([], pa.int32())})
+    with pytest.raises(DeltaError):
+        sink._add_columns(replace(table, columns=columns), newer, MemoryDelta(LsnRange(Lsn(10), Lsn(20)), more))

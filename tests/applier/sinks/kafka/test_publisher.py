@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from applier.errors import Infrastructure, PublishingFailed
+from applier.errors import AnotherApplier, Infrastructure, PublishingFailed
 from applier.plan.expr import ValueType
 from applier.plan.nodes import Field, Scan, StreamPlan
 from applier.plan.stream_table import StreamTable
@@ -53,9 +53,13 @@ class Topics:
         self.bootstrap = kafka.bootstrap
         self.prefix = f"out{uuid.uuid4().hex[:8]}"
 
-    def open(self, options: dict[str, str | int | float | bool] | None = None) -> TopicPublisher:
+    def open(
+        self,
+        options: dict[str, str | int | float | bool] | None = None,
+        confirm: Callable[[], None] = lambda: None,
+    ) -> TopicPublisher:
         client = {"bootstrap.servers": self.bootstrap, **(options or {})}
-        return TopicPublisher(self.prefix, client, transactional_id=self.prefix, replication_factor=1)
+        return TopicPublisher(self.prefix, client, transactional_id=self.prefix, replication_factor=1, confirm=confirm)
 
     def replay(self, table: StreamTable) -> oracle.TopicReplay:
         topic = f"{self.prefix}.public.{table.table.name}"
@@ -319,3 +323,37 @@ def test_the_backlog_of_the_topics_is_bounded(topics: Topics) -> None:
     downstream.wake()
     downstream.topics.publish()
     assert downstream.is_drained([]) and topics.replay(ONE).rows == Counter({(i,): 1 for i in range(7)})
+
+
+def test_a_publisher_that_was_replaced_cannot_come_back(topics: Topics) -> None:
+    """It fences its successor once, finds that it was replaced, and the successor fences it for good."""
+    owner = "old"
+
+    def confirm() -> None:
+        if owner != "old":
+            raise AnotherApplier("replaced")
+
+    old = topics.open(confirm=confirm)
+    old.publish([(ONE, delta({1: 1}, 0, 10))])
+    owner = "new"
+    new = topics.open()
+    with pytest.raises(Infrastructure):
+        old.publish([(ONE, delta({2: 1}, 10, 20))])
+    with pytest.raises(AnotherApplier):
+        topics.open(confirm=confirm)
+    # Between the first confirmation and the fencing it was stopped.
+    looks = iter(["before", "after"])
+
+    def confirm_late() -> None:
+        if next(looks) == "after":
+            raise AnotherApplier("replaced")
+
+    with pytest.raises(AnotherApplier):
+        topics.open(confirm=confirm_late)
+    with pytest.raises(Infrastructure):
+        new.publish([(ONE, delta({2: 1}, 10, 20))])
+    again = topics.open()
+    again.publish([(ONE, delta({2: 1}, 10, 20))])
+    with pytest.raises(Infrastructure):
+        old.publish([(ONE, delta({3: 1}, 10, 30))])
+    assert topics.replay(ONE).rows == Counter({(1,): 1, (2,): 1})

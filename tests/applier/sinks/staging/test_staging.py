@@ -156,7 +156,7 @@ def test_a_large_change_of_a_delta_table(db: Connection, database: str, tmp_path
         assert newest["pgtrickle_lsn"] == str(Lsn(10 * number))
         return [newest["operation"], newest.get("operationParameters", {}).get("mode", "")]
 
-    assert step(1) == ["WRITE", "Overwrite"]
+    assert step(1) == ["WRITE", "ErrorIfExists"]
     states[2] = states[1] + Counter({(i, "more"): 1 for i in range(100, 120)})
     assert step(2) == ["WRITE", "Append"]
     assert step(3) == ["WRITE", "Overwrite"]
