@@ -35,6 +35,7 @@ from applier.sinks.postgres.pg_errors import (
 from applier.sinks.staging.staged_delta import (
     NUMBERS,
     OLD_IMAGE,
+    STAGED_PREFIX,
     STAGED_SCHEMA,
     PartQueue,
     StagedDelta,
