@@ -21,7 +21,7 @@ from applier.plan.nodes import Aggregate
 from applier.spark.views import create_view, drop_view
 from applier.state.accumulators_spark import SparkAccumulators
 from applier.state.affected_groups import upload_affected_groups
-from applier.state.exact_sums import add_sums, arrow_table, rows_as_tuples, zero_of
+from applier.state.exact_sums import add_sums, arrow_table, arrow_table_in_parts, rows_as_tuples, zero_of
 from applier.state.exported import ExportedRows, Storable
 from applier.state.uploaded_rows import UploadedRows
 from applier.zset import Row, ZSet, identity
@@ -112,7 +112,7 @@ class DriverAccumulators(Storable):
         """Return the rows as they are now, for a file."""
         groups = list(self._groups.values())
         return ExportedRows(
-            "sums", self._schema, lambda: arrow_table([(*key, *sums) for key, sums in groups], self._arrow)
+            "sums", self._schema, lambda: arrow_table_in_parts([(*key, *sums) for key, sums in groups], self._arrow)
         )
 
     def release(self) -> None:

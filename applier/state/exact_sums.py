@@ -46,6 +46,16 @@ def arrow_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
+PART_ROWS = 4_096
+"""While Arrow converts so many rows, no other thread of Python runs: some milliseconds."""
+
+
+def arrow_table_in_parts(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+    """Return the same table part by part, so that a tick that runs meanwhile does not wait for all of it."""
+    parts = [arrow_table(rows[i : i + PART_ROWS], schema) for i in range(0, len(rows), PART_ROWS)]
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
 @contextmanager
 def report_overflow() -> Iterator[None]:
     """Turn Arrow's error for a decimal that is too long into one of the stream table whose sum it is."""

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from applier.operators.support.inputs import Accumulators
 from applier.plan.nodes import Recursion
 from applier.spark.views import create_view
-from applier.state.exact_sums import arrow_table
+from applier.state.exact_sums import arrow_table, arrow_table_in_parts
 from applier.state.exported import ExportedRows, Storable
 from applier.state.uploaded_rows import UploadedRows
 from applier.zset import WEIGHT, Row, ZSet, identity
@@ -67,8 +67,13 @@ class DriverRows(Storable):
         return create_view(self._spark.createDataFrame(rows, self._schema))
 
     def _export(self, kind: str, **extra: int) -> ExportedRows:
-        rows = list(self._rows.values())
-        return ExportedRows(kind, self._schema, lambda: self.table(rows), extra=extra)
+        rows, schema = list(self._rows.values()), self._arrow
+        return ExportedRows(
+            kind,
+            self._schema,
+            lambda: arrow_table_in_parts([(*row, weight) for row, weight in rows], schema),
+            extra=extra,
+        )
 
     def release(self) -> None:
         """Release the memory."""

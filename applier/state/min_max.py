@@ -27,7 +27,7 @@ from applier.plan.nodes import Aggregate
 from applier.spark.collect import collect
 from applier.spark.views import create_view, drop_view
 from applier.state.affected_groups import upload_affected_groups
-from applier.state.exact_sums import add_exact, arrow_table, rows_as_tuples, zero_of
+from applier.state.exact_sums import add_exact, arrow_table, arrow_table_in_parts, rows_as_tuples, zero_of
 from applier.state.exported import ExportedRows, Storable
 from applier.zset import Row, ZSet, identity
 
@@ -143,9 +143,9 @@ class MinMaxState(Storable):
 
     def export(self) -> ExportedRows:
         """Return the rows as they are now, for a file."""
-        groups = list(self._groups.values())
+        groups, schema = list(self._groups.values()), self._arrow_schema
         return ExportedRows(
-            "min_max", self._row_schema, lambda: arrow_table([(*key, *v) for key, v in groups], self._arrow_schema)
+            "min_max", self._row_schema, lambda: arrow_table_in_parts([(*key, *row) for key, row in groups], schema)
         )
 
     def release(self) -> None:

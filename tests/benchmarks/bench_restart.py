@@ -33,6 +33,7 @@ WAIT = "5 min"
 
 CHECKPOINTS = "pg_trickle_checkpoints_total"
 STAGES = "pg_trickle_start_seconds"
+STATES = ("pg_trickle_states_restored_total", "pg_trickle_states_computed_total")
 CHECKPOINT_S = 180.0
 """How long a checkpoint after the load may take."""
 
@@ -181,6 +182,8 @@ def measure_case(case: Case, kills: int) -> dict[str, Any]:
                 told = ", ".join(f"{name} {seconds:.2f}" for name, seconds in stages[-1].items())
                 harness.tell(f"restart: {case.name}: {taken[-1]} s ({told})")
             wrong = different(connection, case)
+            found = read_metrics(stack)
+            states = {name: found.get(name, 0.0) for name in STATES}
     return {
         "median_s": statistics.median(taken),
         "kills_s": taken,
@@ -189,6 +192,7 @@ def measure_case(case: Case, kills: int) -> dict[str, Any]:
         },
         "limit_s": case.limit_s,
         "different": wrong,
+        "states": states,
     }
 
 
