@@ -52,6 +52,9 @@ def page(stack: Stack, part: str, path: str) -> tuple[int, str]:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+    except urllib.error.URLError as error:
+        # It is only starting.
+        return 0, str(error)
 
 
 def metric(stack: Stack, part: str, name: str) -> float:
