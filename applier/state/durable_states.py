@@ -44,11 +44,14 @@ class DurableStates:
 
     def take(self, frontiers: Sequence[tuple[int, StreamTable | None, Lsn]]) -> TakenStates:
         """Take the state of each stream table in service at its frontier."""
-        taken = {}
+        taken: dict[int, ExportedState | StoredState] = {}
         if self.store.files is not None:
             for table_id, table, at in frontiers:
-                if table is not None and at and (state := self.store.export(table, at)) is not None:
-                    taken[table_id] = state
+                try:
+                    if table is not None and at and (state := self.store.export(table, at)) is not None:
+                        taken[table_id] = state
+                except Exception as error:
+                    _warn(table_id, error)
         return TakenStates(taken, frozenset(table_id for table_id, _, _ in frontiers))
 
     def write(self, taken: TakenStates, before: Mapping[str, Any], since: Lsn) -> dict[str, Any]:
@@ -67,9 +70,7 @@ class DurableStates:
                 stored = state.write(files) if isinstance(state, ExportedState) else state
                 written[str(table_id)] = stored.to_json()
             except Exception as error:
-                # It is computed again after a start; the rows of the traces matter more.
-                extra = {"stream_table": table_id, "error": type(error).__name__}
-                log.warning("state could not be stored", extra=extra)
+                _warn(table_id, error)
         return written
 
     def settle(self, states: Mapping[str, Any]) -> None:
@@ -79,6 +80,11 @@ class DurableStates:
                 files.delete_others(_named(states.values()))
             except OSError as error:
                 log.warning("files of states could not be deleted", extra={"error": type(error).__name__})
+
+
+def _warn(table_id: int, error: Exception) -> None:
+    """Log that a state is not stored: it is computed again after a start; the rows of the traces matter more."""
+    log.warning("state could not be stored", extra={"stream_table": table_id, "error": type(error).__name__})
 
 
 def _is_usable(key: str, form: Any, existing: frozenset[int], since: Lsn) -> bool:

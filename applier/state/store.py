@@ -437,20 +437,29 @@ class StateStore:
         if stored.fingerprint != state_fingerprint(table, table.facts, self._history.copies(table)):
             raise NotRestorable("the query, a source or the version is another one")
         state = OperatorStates(table.root, {}, stored.frontier, adopted.until, facts=table.facts)
+        try:
+            self._fill(state, nodes, stored, self.files)
+        except BaseException:
+            for node_state in state.node_states.values():
+                node_state.release()
+            raise
+        state.until = adopted.until
+        # Only now: a checkpoint must not see a part of it.
         self._tables[table.id] = state
+
+    def _fill(self, state: OperatorStates, nodes: list[StatefulNode], stored: StoredState, files: StateFiles) -> None:
         added: dict[StatefulNode, pa.Table] = {}
         for one in stored.nodes:
             node = nodes[one.place]
             if one.kind == TOO_LARGE:
                 state.too_large.add(node)
                 continue
-            state.node_states[node] = read_node(self._spark, self.files, node, one)
-            if (rows := read_added(self.files, one)) is not None:
+            state.node_states[node] = read_node(self._spark, files, node, one)
+            if (rows := read_added(files, one)) is not None:
                 added[node] = rows
         if added:
             state.pending = stored.frontier, added
             state.advance_to(stored.frontier)
-            state.until = adopted.until
 
     def _replay(self, table: StreamTable, lsn_range: LsnRange) -> None:
         """Bring the state from the lower to the upper end of a past range."""
