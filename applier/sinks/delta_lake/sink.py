@@ -18,7 +18,6 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, Literal
 
 import psycopg
@@ -112,8 +111,11 @@ class DeltaSink:
         """Look up the frontiers of several stream tables side by side; what cannot be read is looked up when needed."""
 
         def look_up(table: StreamTable) -> None:
-            with suppress(Exception):
+            try:
                 self.frontier(table)
+            except BaseException as error:
+                if not isinstance(error, Exception) and type(error).__name__ != PANIC:
+                    raise
 
         with ThreadPoolExecutor(LOOK_UP_THREADS, "frontier") as pool:
             for _ in pool.map(look_up, tables):

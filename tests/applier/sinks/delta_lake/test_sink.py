@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import shutil
 from collections import Counter
 from dataclasses import replace
 from importlib import resources
@@ -106,6 +107,26 @@ def test_keyed_rows_and_the_frontier_in_the_commit(tmp_path: Path) -> None:
     assert stored(tmp_path) == second
     assert DeltaSink(str(tmp_path)).frontier(table) == Lsn(30)
     assert DeltaTable(sink.path(table)).history(1)[0]["pgtrickle_lsn"] == "0/1E"
+
+
+def test_frontiers_are_looked_up_ahead(tmp_path: Path) -> None:
+    """One that cannot be read is left to whoever needs it, and says why there."""
+    first: Bag = Counter({(1, 0.5): 1})
+    named = [replace(stream_table((0,), n), table=TableId("public", f"st{n}")) for n in range(1, 7)]
+    writer = DeltaSink(str(tmp_path))
+    for table in named[:-1]:
+        writer.queue.add(table, delta(Counter(), first, LsnRange(ORIGIN, Lsn(table.id * 10))))
+    writer.flush()
+    broken = named[0]
+    for entry in Path(writer.path(broken), "_delta_log").glob("*.json"):
+        entry.write_text("{")
+    sink = DeltaSink(str(tmp_path))
+    sink.recall(named)
+    for table in named[1:]:
+        shutil.rmtree(sink.path(table), ignore_errors=True)
+    assert [sink.frontier(table) for table in named[1:]] == [Lsn(20), Lsn(30), Lsn(40), Lsn(50), ORIGIN]
+    with pytest.raises(Exception, match=r"(?i)delta|json|log"):
+        sink.frontier(broken)
 
 
 def test_one_of_two_equal_nan_rows_leaves(tmp_path: Path) -> None:
