@@ -13,7 +13,7 @@ BEGIN
     PERFORM FROM pgtrickle.pgt_ownership o WHERE o.epoch = named::bigint FOR KEY SHARE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'another applier has taken over the stream tables: epoch % has ended', named
-            USING ERRCODE = '57PT1';
+            USING ERRCODE = '57PT1', HINT = 'start the applier that was replaced again: it stands by';
     END IF;
 END $$;
 

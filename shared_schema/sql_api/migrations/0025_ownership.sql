@@ -20,3 +20,15 @@ CREATE TABLE pgtrickle.pgt_applier_instances (
     beat_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (slot, holder)
 );
+
+-- Whoever may read the stream tables may read this too: health_check() does.
+DO $$
+DECLARE
+    reader text;
+BEGIN
+    FOR reader IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
+                  FROM pg_class c, aclexplode(c.relacl) a
+                  WHERE c.oid = 'pgtrickle.pgt_stream_tables'::regclass AND a.privilege_type = 'SELECT' LOOP
+        EXECUTE format('GRANT SELECT ON pgtrickle.pgt_ownership, pgtrickle.pgt_applier_instances TO %s', reader);
+    END LOOP;
+END $$;

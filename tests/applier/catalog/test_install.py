@@ -262,7 +262,7 @@ def test_no_superuser_is_needed_and_others_may_do_nothing(db: Connection, databa
         connection.execute(sql.SQL("GRANT SELECT ON app.big TO {}").format(reader))
     with as_role("trickle_reader") as connection:
         connection.execute("SELECT * FROM app.big, pgtrickle.pgt_status()")
-        assert one(connection, "SELECT count(*) FROM pgtrickle.health_check()") == 10
+        assert one(connection, "SELECT count(*) FROM pgtrickle.health_check()") == 11
         for statement in (
             "SELECT pgtrickle.drop_stream_table('app.big')",
             "SELECT pgtrickle.pause_stream_table('app.big')",
