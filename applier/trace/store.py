@@ -201,7 +201,8 @@ class TraceStore:
     def _compact(self, trace: Trace, base: Base, added: DataFrame) -> Base:
         """Write the sum of the base and the added rows, each row once, in key order, as the next version of the Delta
         table. So each file holds a range of keys, which its statistics show."""
-        before = DeltaTable(self._path(trace)).version()
+        newest = open_newest(self._path(trace))
+        before = -1 if newest is None else newest.version()
         whole = _union_frames([*(segment.frame for segment in base.segments), added])
         net_rows = net_frame(whole)
         keys = [column_name(i) for i, column in enumerate(trace.columns) if column.is_open and column.name in trace.key]

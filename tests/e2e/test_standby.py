@@ -34,12 +34,12 @@ HEALTH = "SELECT detail FROM pgtrickle.health_check() WHERE check_name = 'standb
 @pytest.fixture
 def sums(db: Connection) -> Connection:
     db.execute(
-        "CREATE TABLE taken (id int PRIMARY KEY, v int NOT NULL);"
-        " INSERT INTO taken SELECT g, g FROM generate_series(1, 100) g"
+        "CREATE TABLE handed_over (id int PRIMARY KEY, v int NOT NULL);"
+        " INSERT INTO handed_over SELECT g, g FROM generate_series(1, 100) g"
     )
     db.execute(
         "SELECT pgtrickle.create_stream_table('sums',"
-        " 'SELECT id % 7 AS k, count(*) AS n, sum(v) AS v FROM taken GROUP BY 1')"
+        " 'SELECT id % 7 AS k, count(*) AS n, sum(v) AS v FROM handed_over GROUP BY 1')"
     )
     db.execute("SELECT pgtrickle.wait_for('sums', timeout => '120 s')")
     return db
@@ -74,7 +74,9 @@ def is_ready_to_take_over(standby: Binary) -> None:
 def change(db: Connection, limit_s: float) -> None:
     """Change some rows; the stream table must show them in time."""
     began = time.monotonic()
-    db.execute("UPDATE taken SET v = v + 1 WHERE id % 3 = 0; INSERT INTO taken SELECT max(id) + 1, 5 FROM taken")
+    db.execute(
+        "UPDATE handed_over SET v = v + 1 WHERE id % 3 = 0; INSERT INTO handed_over SELECT max(id) + 1, 5 FROM handed_over"
+    )
     db.execute("SELECT pgtrickle.wait_for('sums', timeout => '180 s')")
     took = time.monotonic() - began
     print(f"fresh after {took:.1f} s")
@@ -102,7 +104,7 @@ def test_a_standby_takes_over_from_an_applier_that_was_killed_and_from_one_that_
     oracle.eventually(lambda: is_ready_to_take_over(first))
     with psycopg.connect(stack.addresses.database_url) as holder:
         holder.execute("LOCK TABLE pgtrickle.pgt_frontiers IN SHARE MODE")
-        sums.execute("DELETE FROM taken WHERE id % 5 = 0")
+        sums.execute("DELETE FROM handed_over WHERE id % 5 = 0")
         oracle.eventually(lambda: is_writing(sums))
         os.killpg(os.getpgid(standby.pid), signal.SIGSTOP)
     change(sums, SILENT_WITHIN_S)
@@ -159,7 +161,7 @@ def test_an_owner_that_is_stopped_inside_a_write_doubles_nothing(sums: Connectio
     stack.restart("applier", wait=False)
     oracle.eventually(lambda: is_ready_to_take_over(own))
     flag.touch()
-    sums.execute("UPDATE taken SET v = v + 1 WHERE id % 3 = 0")
+    sums.execute("UPDATE handed_over SET v = v + 1 WHERE id % 3 = 0")
     oracle.eventually(lambda: is_stopped(hangs, flag))
     began = time.monotonic()
     for _ in range(3):

@@ -14,7 +14,7 @@ BEGIN
     END CASE;
     IF schema_name IS NULL THEN
         RAISE EXCEPTION 'no schema has been selected to create % in', name
-            USING HINT = 'Write schema.name, or set search_path to a schema that exists.', ERRCODE = 'invalid_schema_name';
+            USING HINT = 'Write schema.name, or put a schema that exists into search_path.', ERRCODE = 'invalid_schema_name';
     END IF;
 END $$;
 
