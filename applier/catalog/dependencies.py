@@ -30,35 +30,38 @@ WITH relations AS MATERIALIZED (
     SELECT c.oid, c.xmin, c.relfilenode, c.relnamespace FROM pg_class c WHERE c.oid = ANY (%(stored)s::int8[]::oid[])
 )
 SELECT concat_ws(' ',
-    (SELECT sum(hashint8extended((r.oid::int8 << 32) + r.xmin::text::int8, r.relfilenode::int8)) FROM relations r),
-    (SELECT sum(hashint8extended((a.attrelid::int8 << 32) + a.xmin::text::int8, a.attnum)) FROM pg_attribute a
+    (SELECT sum(hashint8extended(r.xmin::text::int8, hashint8extended(r.oid::int8, r.relfilenode::int8)))
+     FROM relations r),
+    (SELECT sum(hashint8extended(a.xmin::text::int8, hashint8extended(a.attrelid::int8, a.attnum))) FROM pg_attribute a
      WHERE a.attrelid = ANY (%(relations)s::int8[]::oid[]) AND a.attnum > 0),
-    (SELECT sum(hashint8extended((d.oid::int8 << 32) + d.xmin::text::int8, 1)) FROM pg_attrdef d
+    (SELECT sum(hashint8extended(d.xmin::text::int8, hashint8extended(d.oid::int8, 1))) FROM pg_attrdef d
      WHERE d.adrelid = ANY (%(relations)s::int8[]::oid[])),
-    (SELECT sum(hashint8extended((k.oid::int8 << 32) + k.xmin::text::int8, 2)) FROM pg_constraint k
+    (SELECT sum(hashint8extended(k.xmin::text::int8, hashint8extended(k.oid::int8, 2))) FROM pg_constraint k
      WHERE k.conrelid = ANY (%(relations)s::int8[]::oid[])),
-    (SELECT sum(hashint8extended((w.oid::int8 << 32) + w.xmin::text::int8, 3)) FROM pg_rewrite w
+    (SELECT sum(hashint8extended(w.xmin::text::int8, hashint8extended(w.oid::int8, 3))) FROM pg_rewrite w
      WHERE w.ev_class = ANY (%(relations)s::int8[]::oid[])),
-    (SELECT sum(hashint8extended((h.inhparent::int8 << 32) + h.inhrelid::int8, h.xmin::text::int8)) FROM pg_inherits h
+    (SELECT sum(hashint8extended(h.inhrelid::int8, hashint8extended(h.inhparent::int8, h.xmin::text::int8)))
+     FROM pg_inherits h
      WHERE h.inhparent = ANY (%(stored)s::int8[]::oid[])),
-    (SELECT sum(hashint8extended((p.oid::int8 << 32) + p.xmin::text::int8, 4)) FROM pg_publication_rel p
+    (SELECT sum(hashint8extended(p.xmin::text::int8, hashint8extended(p.oid::int8, 4))) FROM pg_publication_rel p
      WHERE p.prrelid = ANY (%(stored)s::int8[]::oid[])),
-    (SELECT sum(hashint8extended((p.oid::int8 << 32) + p.xmin::text::int8, 5)) FROM pg_publication p),
-    (SELECT sum(hashint8extended((n.oid::int8 << 32) + n.xmin::text::int8, 6)) FROM pg_namespace n
+    (SELECT sum(hashint8extended(p.xmin::text::int8, hashint8extended(p.oid::int8, 5))) FROM pg_publication p),
+    (SELECT sum(hashint8extended(n.xmin::text::int8, hashint8extended(n.oid::int8, 6))) FROM pg_namespace n
      WHERE n.oid IN (SELECT relnamespace FROM relations)),
-    (SELECT sum(hashint8extended((t.oid::int8 << 32) + t.xmin::text::int8, 7)) FROM pg_type t
+    (SELECT sum(hashint8extended(t.xmin::text::int8, hashint8extended(t.oid::int8, 7))) FROM pg_type t
      WHERE t.oid = ANY (%(types)s::int8[]::oid[])),
-    (SELECT sum(hashint8extended((e.oid::int8 << 32) + e.xmin::text::int8, 8)) FROM pg_enum e
+    (SELECT sum(hashint8extended(e.xmin::text::int8, hashint8extended(e.oid::int8, 8))) FROM pg_enum e
      WHERE e.enumtypid = ANY (%(types)s::int8[]::oid[])),
-    (SELECT sum(hashint8extended((a.attrelid::int8 << 32) + a.xmin::text::int8, a.attnum)) FROM pg_type t
+    (SELECT sum(hashint8extended(a.xmin::text::int8, hashint8extended(a.attrelid::int8, a.attnum))) FROM pg_type t
      JOIN pg_attribute a ON a.attrelid = t.typrelid AND a.attnum > 0
      WHERE t.oid = ANY (%(types)s::int8[]::oid[]) AND t.typtype = 'c'),
-    (SELECT sum(hashint8extended((f.oid::int8 << 32) + f.xmin::text::int8, 9)) FROM pg_proc f
+    (SELECT sum(hashint8extended(f.xmin::text::int8, hashint8extended(f.oid::int8, 9))) FROM pg_proc f
      WHERE f.oid = ANY (%(functions)s::int8[]::oid[])),
-    (SELECT sum(hashint8extended((r.source_relid::int8 << 32) + r.epoch, 10)) FROM pgtrickle.pgt_recaptures r))
+    (SELECT sum(hashint8extended(r.epoch, hashint8extended(r.source_relid::int8, 10))) FROM pgtrickle.pgt_recaptures r))
 """
 _SCHEMA_MEMBERS = """,
-    (SELECT sum(hashint8extended((p.oid::int8 << 32) + p.xmin::text::int8, 11)) FROM pg_publication_namespace p))
+    (SELECT sum(hashint8extended(p.xmin::text::int8, hashint8extended(p.oid::int8, 11)))
+     FROM pg_publication_namespace p))
 """
 
 

@@ -39,30 +39,32 @@ WITH RECURSIVE tree (relid) AS (
     FROM parts p JOIN pg_type t ON t.oid = p.type
 )
 SELECT concat_ws(' ',
-    (SELECT sum(hashint8extended((r.oid::int8 << 32) + r.xmin::text::int8, r.relfilenode::int8)) FROM relations r),
-    (SELECT sum(hashint8extended((a.attrelid::int8 << 32) + a.xmin::text::int8, a.attnum)) FROM pg_attribute a
+    (SELECT sum(hashint8extended(r.xmin::text::int8, hashint8extended(r.oid::int8, r.relfilenode::int8)))
+     FROM relations r),
+    (SELECT sum(hashint8extended(a.xmin::text::int8, hashint8extended(a.attrelid::int8, a.attnum))) FROM pg_attribute a
      WHERE a.attrelid = ANY (%(relids)s::int8[]::oid[]) AND a.attnum > 0),
-    (SELECT sum(hashint8extended((d.oid::int8 << 32) + d.xmin::text::int8, 1)) FROM relations r
+    (SELECT sum(hashint8extended(d.xmin::text::int8, hashint8extended(d.oid::int8, 1))) FROM relations r
      JOIN pg_attrdef d ON d.adrelid = r.oid),
-    (SELECT sum(hashint8extended((h.inhparent::int8 << 32) + h.inhrelid::int8, h.xmin::text::int8)) FROM relations r
+    (SELECT sum(hashint8extended(h.inhrelid::int8, hashint8extended(h.inhparent::int8, h.xmin::text::int8)))
+     FROM relations r
      JOIN pg_inherits h ON h.inhparent = r.oid),
-    (SELECT sum(hashint8extended((m.oid::int8 << 32) + m.xmin::text::int8, 2)) FROM relations r
+    (SELECT sum(hashint8extended(m.xmin::text::int8, hashint8extended(m.oid::int8, 2))) FROM relations r
      JOIN pg_publication_rel m ON m.prrelid = r.oid),
-    (SELECT sum(hashint8extended((n.oid::int8 << 32) + n.xmin::text::int8, 3)) FROM pg_namespace n
+    (SELECT sum(hashint8extended(n.xmin::text::int8, hashint8extended(n.oid::int8, 3))) FROM pg_namespace n
      WHERE n.oid IN (SELECT relnamespace FROM relations)),
-    (SELECT sum(hashint8extended((t.oid::int8 << 32) + t.xmin::text::int8, 4)) FROM types t),
-    (SELECT sum(hashint8extended((e.oid::int8 << 32) + e.xmin::text::int8, 5)) FROM types t
+    (SELECT sum(hashint8extended(t.xmin::text::int8, hashint8extended(t.oid::int8, 4))) FROM types t),
+    (SELECT sum(hashint8extended(e.xmin::text::int8, hashint8extended(e.oid::int8, 5))) FROM types t
      JOIN pg_enum e ON e.enumtypid = t.oid),
-    (SELECT sum(hashint8extended((a.attrelid::int8 << 32) + a.xmin::text::int8, a.attnum)) FROM types t
+    (SELECT sum(hashint8extended(a.xmin::text::int8, hashint8extended(a.attrelid::int8, a.attnum))) FROM types t
      JOIN pg_attribute a ON a.attrelid = t.relid AND a.attnum > 0),
-    (SELECT sum(hashint8extended((p.oid::int8 << 32) + p.xmin::text::int8, 6)) FROM publications p){schemas}),
-    (SELECT sum(hashint8extended((m.oid::int8 << 32) + m.xmin::text::int8, 8)) FROM publications p
+    (SELECT sum(hashint8extended(p.xmin::text::int8, hashint8extended(p.oid::int8, 6))) FROM publications p){schemas}),
+    (SELECT sum(hashint8extended(m.xmin::text::int8, hashint8extended(m.oid::int8, 8))) FROM publications p
      JOIN pg_publication_rel m ON m.prpubid = p.oid)::text,
     ARRAY(SELECT oid::int8 FROM relations UNION SELECT oid::int8 FROM types UNION SELECT oid::int8 FROM publications)
 """
 
 _SCHEMAS = """,
-    (SELECT sum(hashint8extended((s.oid::int8 << 32) + s.xmin::text::int8, 7)) FROM publications p
+    (SELECT sum(hashint8extended(s.xmin::text::int8, hashint8extended(s.oid::int8, 7))) FROM publications p
      JOIN pg_publication_namespace s ON s.pnpubid = p.oid)"""
 
 
