@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 
@@ -44,8 +45,9 @@ def test_no_two_rows_of_the_catalog_count_the_same(database: str) -> None:
     assert row is not None
     ids = ObjectIds(frozenset([int(str(row[0]))]), frozenset(), frozenset())
     before = store.digest(ids)
-    for i in range(300):
-        for _ in range(i % 3):
+    pick = random.Random(1)
+    for _ in range(300):
+        for _ in range(pick.randrange(3)):
             connection.execute("SELECT pg_current_xact_id()")
         with connection.transaction():
             connection.execute("ALTER PUBLICATION streamed DROP TABLE public.t")
